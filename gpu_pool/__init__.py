@@ -1,0 +1,1 @@
+"""Pool memory: geometry, layout, slots, device and host memory, copies."""

@@ -1,0 +1,1 @@
+"""The contract: generated protobuf messages and gRPC stubs of `radixd.v1`."""

@@ -1,0 +1,1 @@
+"""The daemon: the pure cache core, its gRPC face, configuration and command line."""
