@@ -27,7 +27,7 @@ static: .venv/dev.stamp  ## lint, types, import rules, fresh stubs, a wheel that
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	scripts/check_proto.sh
 	$(BIN)/python scripts/check_wheel.py
 
