@@ -1,0 +1,66 @@
+"""Host memory as a device: a sealed memfd that any process may map, really allocated."""
+
+import fcntl
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import torch
+
+from radixd.gpu_pool.device import Copy, DeviceMemoryError, Handle, run_now
+from radixd.gpu_pool.host_memory import available_host_bytes
+from radixd.gpu_pool.mapping import SEALS, map_buffer
+
+FALLOCATE_CHUNK = 2**30
+"""The kernel undoes an interrupted fallocate; in small steps a signal costs one step and not the pool."""
+
+
+class CpuDevice:
+    """Shared host memory; copies run on the calling thread, at once.
+
+    Raises DeviceMemoryError if the machine or the cgroup has no room: touching memory that is not there would
+    otherwise kill whoever touches it, long after start-up.
+    """
+
+    kind = "cpu"
+
+    def __init__(self, nbytes: int, name: str = "radixd") -> None:
+        available, limit = available_host_bytes()
+        if nbytes > available:
+            raise DeviceMemoryError(
+                f"a pool of {nbytes} bytes does not fit the {available} bytes that {limit} leaves: "
+                "make the pool smaller or raise the limit"
+            )
+        self._fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(self._fd, nbytes)
+            for start in range(0, nbytes, FALLOCATE_CHUNK):
+                os.posix_fallocate(self._fd, start, min(FALLOCATE_CHUNK, nbytes - start))
+            fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, SEALS)
+            self._buffer = map_buffer(self._fd, nbytes)
+        except OSError as error:
+            os.close(self._fd)
+            raise DeviceMemoryError(
+                f"the kernel gave no {nbytes} bytes of shared memory ({error.strerror}): make the pool smaller"
+            ) from error
+
+    @property
+    def buffer(self) -> torch.Tensor:
+        """Flat uint8."""
+        return self._buffer
+
+    def export(self) -> Handle:
+        """The memfd."""
+        return Handle(self.kind, self._buffer.numel(), self._fd)
+
+    def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
+        """Run `copies` now."""
+        return run_now(copies)
+
+    def synchronize(self) -> None:
+        """Nothing is ever in flight."""
+
+    def close(self) -> None:
+        """Close the memfd; views that are still held keep the memory until they go. Once only."""
+        os.close(self._fd)
+        self._buffer = torch.empty(0, dtype=torch.uint8)

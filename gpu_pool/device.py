@@ -1,0 +1,95 @@
+"""What the pool needs of a memory device, and the copies that a device runs."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+
+class DeviceMemoryError(Exception):
+    """A device cannot give the memory that a pool needs; the message says how much, what limits it and the way out."""
+
+
+@dataclass(frozen=True)
+class Handle:
+    """What another process needs to map a device's buffer. `fd` stays the device's: it is valid until its close."""
+
+    kind: str
+    nbytes: int
+    fd: int | None = None
+
+
+class Copy(Protocol):
+    """One piece of work on a device's memory. It owns its index lists, so it may run long after it was made."""
+
+    def run(self) -> None:
+        """Do it, in full, on the calling thread."""
+
+
+@dataclass(frozen=True)
+class TokenCopy:
+    """Rows of one [pages, page_size, words] tensor copied within it: every source is read before any row changes."""
+
+    rows: torch.Tensor
+    src: tuple[torch.Tensor, torch.Tensor]
+    dst: tuple[torch.Tensor, torch.Tensor]
+
+    def run(self) -> None:
+        """Gather, then scatter."""
+        self.rows[self.dst] = self.rows[self.src]
+
+
+@dataclass(frozen=True)
+class PageCopy:
+    """Pages copied one by one between [pages, words] tensors; within one, no page is both source and target."""
+
+    src: torch.Tensor
+    dst: torch.Tensor
+    src_pages: np.ndarray[tuple[int], np.dtype[np.int64]]
+    dst_pages: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def run(self) -> None:
+        """One memcpy a page."""
+        for src, dst in zip(self.src_pages.tolist(), self.dst_pages.tolist(), strict=True):
+            self.dst[dst].copy_(self.src[src])
+
+
+class Device(Protocol):
+    """One allocation on one device, made when the object is made and given up by `close`."""
+
+    kind: str
+
+    @property
+    def buffer(self) -> torch.Tensor:
+        """Flat uint8, zero at first, shared with every process that maps it."""
+
+    def export(self) -> Handle:
+        """How another process maps the buffer."""
+
+    def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
+        """Run `copies` in order, after all that were handed in before. Thread-safe.
+
+        The future ends when the last byte is written, with the exception if one failed.
+        """
+
+    def synchronize(self) -> None:
+        """Wait until all copies handed in so far have ended."""
+
+    def close(self) -> None:
+        """End the copies and give up the memory; processes that mapped it keep it until they unmap it."""
+
+
+def run_now(copies: Sequence[Copy]) -> Future[None]:
+    """Run `copies` on the calling thread: an ended future."""
+    done: Future[None] = Future()
+    try:
+        for copy in copies:
+            copy.run()
+    except Exception as error:
+        done.set_exception(error)
+    else:
+        done.set_result(None)
+    return done

@@ -1,0 +1,36 @@
+"""A device of shapes without memory: pools of any size in tests and planning."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import torch
+
+from radixd.gpu_pool.device import Copy, Handle, run_now
+
+
+class MetaDevice:
+    """Every tensor has its shape and strides and no bytes; a copy does nothing."""
+
+    kind = "meta"
+
+    def __init__(self, nbytes: int) -> None:
+        self._buffer = torch.empty(nbytes, dtype=torch.uint8, device="meta")
+
+    @property
+    def buffer(self) -> torch.Tensor:
+        """Flat uint8 on torch's `meta` device."""
+        return self._buffer
+
+    def export(self) -> Handle:
+        """No descriptor: a process makes its own MetaDevice."""
+        return Handle(self.kind, self._buffer.numel())
+
+    def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
+        """An ended future."""
+        return run_now([])
+
+    def synchronize(self) -> None:
+        """Nothing is ever in flight."""
+
+    def close(self) -> None:
+        """Nothing to give up."""

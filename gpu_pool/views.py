@@ -1,0 +1,111 @@
+"""The pool's flat buffer as tensors: what kernels take, region by region and layer by layer. No copies."""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+
+from radixd.gpu_pool.geometry import Dtype
+from radixd.gpu_pool.layout import Layout, View
+
+TORCH_DTYPES: Mapping[Dtype, torch.dtype] = {
+    "fp8_e4m3": torch.float8_e4m3fn,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "uint8": torch.uint8,
+}
+
+WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+"""Integer types by size in bytes: moving bytes as the widest of them is several times faster than as uint8."""
+
+
+class PoolViews:
+    """Strided tensors over one device's buffer, all sharing its memory; page 0 is row 0 of each."""
+
+    def __init__(self, buffer: torch.Tensor, layout: Layout) -> None:
+        if buffer.dtype != torch.uint8 or buffer.dim() != 1 or not buffer.is_contiguous():
+            raise ValueError(f"the pool's buffer must be flat uint8, got {buffer.dtype} of shape {tuple(buffer.shape)}")
+        if buffer.numel() != layout.nbytes:
+            raise ValueError(f"the pool's buffer has {buffer.numel()} bytes, its layout {layout.nbytes}")
+        self.buffer = buffer
+        self.layout = layout
+        self._regions: dict[tuple[str, int, str], torch.Tensor] = {}
+        self._pages: dict[str, tuple[torch.Tensor, ...]] = {}
+        layers = range(layout.geometry.num_layers)
+        for component in layout.geometry.components:
+            self._pages[component.name] = tuple(_strided(buffer, layout.page_view(component.name, i)) for i in layers)
+            for region in component.regions:
+                for layer in layers:
+                    view = layout.view(component.name, layer, region.name)
+                    self._regions[component.name, layer, region.name] = _strided(buffer, view)
+
+    def region(self, component: str, layer: int, region: str) -> torch.Tensor:
+        """[physical pages, page_size, width] in the region's dtype; 0 pages on a layer without the component.
+
+        Raises KeyError if the geometry has no such component, layer or region.
+        """
+        return self._regions[component, layer, region]
+
+    def buffers(self, component: str) -> tuple[torch.Tensor, ...]:
+        """The raw bytes of every layer, indexed by layer number, uint8: see `Layout.page_view` for the shapes."""
+        return self._pages[component]
+
+    @cached_property
+    def token_rows(self) -> tuple[torch.Tensor, ...]:
+        """All bytes of a slot as integer words: tensors [physical pages, page_size, words], in any order.
+
+        One for each layer of a component that keeps its regions in rows, one for each region of the others.
+        """
+        layout = self.layout
+        rows: list[torch.Tensor] = []
+        for component in layout.geometry.components:
+            for layer in component.layers:
+                if component.arrangement == "rows":
+                    rows.append(_words(self.buffer, layout.page_view(component.name, layer), component.bytes_per_token))
+                    continue
+                for region in component.regions:
+                    view = layout.view(component.name, layer, region.name)
+                    rows.append(_words(self.buffer, view, region.bytes_per_token))
+        return tuple(rows)
+
+    @cached_property
+    def page_rows(self) -> tuple[torch.Tensor, ...]:
+        """All bytes of a page as integer words: tensors [physical pages, words], each page row one contiguous run.
+
+        page_first: one tensor, padding included; layer_first: one for each layer of each component.
+        """
+        layout = self.layout
+        if layout.kind == "page_first":
+            whole = View(0, (layout.physical_pages, layout.page_stride), (layout.page_stride, 1), "uint8", 1)
+            return (_words(self.buffer, whole, layout.page_stride),)
+        rows: list[torch.Tensor] = []
+        for component in layout.geometry.components:
+            nbytes = layout.geometry.bytes_per_component_page(component)
+            for layer in component.layers:
+                offset = layout.page_view(component.name, layer).offset
+                view = View(offset, (layout.physical_pages, nbytes), (nbytes, 1), "uint8", 1)
+                rows.append(_words(self.buffer, view, nbytes))
+        return tuple(rows)
+
+
+def torch_views(buffer: torch.Tensor, layout: Layout) -> PoolViews:
+    """Views of `buffer` (flat uint8 of exactly `layout.nbytes`), on any device, `meta` included."""
+    return PoolViews(buffer, layout)
+
+
+def _strided(buffer: torch.Tensor, view: View) -> torch.Tensor:
+    size = view.itemsize
+    return buffer.view(TORCH_DTYPES[view.dtype]).as_strided(
+        view.shape, [stride // size for stride in view.strides], view.offset // size
+    )
+
+
+def _words(buffer: torch.Tensor, view: View, row_bytes: int) -> torch.Tensor:
+    """`view` with its last axis, `row_bytes` long and contiguous, as the widest integers that all its offsets allow."""
+    outer = view.strides[:-1]
+    size = math.gcd(8, view.offset, row_bytes, buffer.numel(), *outer)
+    shape = (*view.shape[:-1], row_bytes // size)
+    strides = (*(stride // size for stride in outer), 1)
+    return buffer.view(WORDS[size]).as_strided(shape, strides, view.offset // size)
