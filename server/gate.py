@@ -24,4 +24,4 @@ class Gate:
         if self.state is State.STARTING:
             raise Refusal(Reason.STARTING, "the daemon is starting: its pool memory is not ready yet; try again")
         if self.state is State.DRAINING:
-            raise Refusal(Reason.DRAINING, "the daemon is shutting down and takes no new work; reconnect to its successor")
+            raise Refusal(Reason.DRAINING, "the daemon is shutting down and takes no new work; try its successor")

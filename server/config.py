@@ -1,0 +1,98 @@
+"""What the daemon is told to be: one frozen object, valid by construction."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from radixd.gpu_pool.layout import Layout
+from radixd.gpu_pool.paths import attach_socket, default_socket
+from radixd.server.cache.speculative import Speculative
+
+DeviceKind = Literal["cpu", "cpu_async", "meta"]
+
+MESSAGE_BYTES_CAP = 64 * 2**20
+"""No configuration allows larger gRPC messages."""
+
+
+@dataclass(frozen=True)
+class PoolConfig:
+    """One pool. `layout` holds its geometry and usable pages; each of `devices` carries that layout once."""
+
+    name: str
+    layout: Layout
+    device_kind: DeviceKind
+    devices: int
+    policy: str
+    speculative: Speculative
+    max_context: int
+    """Tokens of the longest request that must fit; 0: not asked for."""
+
+    @property
+    def usable_tokens(self) -> int:
+        """What the pool can hold, page 0 left out."""
+        return self.layout.num_pages * self.layout.geometry.page_size
+
+
+@dataclass(frozen=True)
+class Address:
+    """A TCP address on the loopback interface; port 0 lets the kernel choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+DEFAULT_METRICS = Address("127.0.0.1", 9464)
+"""The one address that gives way to a free port where it is taken: nobody asked for it."""
+
+
+@dataclass(frozen=True)
+class LimitConfig:
+    """What a client may send; OpenSession's reply states these, see Limits in types.proto."""
+
+    message_bytes: int = MESSAGE_BYTES_CAP
+    tokens: int = 1_572_864  # 1.5 x 2^20: GLM-5.3's whole context, and half as much again
+    operations: int = 4_096
+    leases: int = 65_536
+    namespace_bytes: int = 4_096
+    client_name_bytes: int = 128
+    move_pairs: int = 4_096
+    replay_batches: int = 1_024
+    replay_bytes: int = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class LivenessConfig:
+    """Seconds; see Liveness in session.proto."""
+
+    keepalive_seconds: float = 10.0
+    grace_seconds: float = 10.0
+    ttl_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole daemon."""
+
+    pools: tuple[PoolConfig, ...]
+    socket: Path = field(default_factory=default_socket)
+    tcp: Address | None = None
+    """A second gRPC listener, without encryption and therefore on loopback alone."""
+    metrics: Address | None = DEFAULT_METRICS
+    """Where Prometheus scrapes; None: nowhere."""
+    drain_seconds: float = 10.0
+    """How long SIGTERM waits for calls in flight."""
+    limits: LimitConfig = LimitConfig()
+    liveness: LivenessConfig = LivenessConfig()
+
+    @property
+    def attach_socket(self) -> Path:
+        """The Unix socket that hands out pool memory."""
+        return attach_socket(self.socket)
+
+    @property
+    def lock_file(self) -> Path:
+        """The file whose lock says that a daemon owns the sockets."""
+        return self.socket.with_name(f"{self.socket.name}.lock")

@@ -1,0 +1,43 @@
+"""A Config as TOML, with what was worked out from it as comments."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from radixd.server.config import Config, PoolConfig
+
+
+def config_text(config: Config) -> str:
+    """The resolved configuration, for people; `json.dumps` writes strings as TOML does."""
+    return "\n".join(_lines(config)) + "\n"
+
+
+def _lines(config: Config) -> Iterator[str]:
+    yield f"socket = {json.dumps(str(config.socket))}"
+    yield f"# attach socket: {config.attach_socket}"
+    yield f'tcp = "{config.tcp or "off"}"'
+    yield f'metrics = "{config.metrics or "off"}"'
+    yield f"drain_seconds = {config.drain_seconds}"
+    for name, section in (("limits", config.limits), ("liveness", config.liveness)):
+        yield from ("", f"[{name}]")
+        for key, value in asdict(section).items():
+            yield f"{key} = {value}"
+    for pool in config.pools:
+        yield ""
+        yield from _pool_lines(pool)
+
+
+def _pool_lines(pool: PoolConfig) -> Iterator[str]:
+    layout, geometry = pool.layout, pool.layout.geometry
+    yield "[[pools]]"
+    yield f"name = {json.dumps(pool.name)}"
+    yield f"geometry = {json.dumps(geometry.name)}  # {geometry.source}; fingerprint {geometry.fingerprint.hex()}"
+    yield f'layout = "{layout.kind}"'
+    yield f"stride_multiple = {layout.stride_multiple}"
+    yield f'device = "{pool.device_kind}"'
+    yield f"devices = {pool.devices}"
+    yield f"tokens = {pool.usable_tokens}  # {layout.num_pages} pages of {geometry.page_size}, and page 0"
+    yield f"# {layout.nbytes} bytes a device ({layout.nbytes / 2**30:.2f} GiB), {layout.page_stride} a page"
+    yield f'policy = "{pool.policy}"'
+    yield f'speculative = "{pool.speculative}"'
+    yield f"max_context = {pool.max_context}"
