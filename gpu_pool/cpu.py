@@ -4,10 +4,12 @@ import fcntl
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Final
 
 import torch
 
-from radixd.gpu_pool.device import Copy, DeviceMemoryError, Handle, run_now
+from radixd.gpu_pool.device import Copy, DeviceMemoryError, run_now
+from radixd.gpu_pool.handle import Handle
 from radixd.gpu_pool.host_memory import available_host_bytes
 from radixd.gpu_pool.mapping import SEALS, map_buffer
 
@@ -22,7 +24,7 @@ class CpuDevice:
     otherwise kill whoever touches it, long after start-up.
     """
 
-    kind = "cpu"
+    kind: Final = "cpu"
 
     def __init__(self, nbytes: int, name: str = "radixd") -> None:
         available, limit = available_host_bytes()

@@ -4,11 +4,13 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
 
 import torch
 
 from radixd.gpu_pool.cpu import CpuDevice
-from radixd.gpu_pool.device import Copy, Handle
+from radixd.gpu_pool.device import Copy
+from radixd.gpu_pool.handle import Handle
 
 
 class CpuAsyncDevice:
@@ -18,7 +20,7 @@ class CpuAsyncDevice:
     sees that.
     """
 
-    kind = "cpu_async"
+    kind: Final = "cpu_async"
 
     def __init__(self, nbytes: int, name: str = "radixd", delay_s: float = 0.002) -> None:
         self._memory = CpuDevice(nbytes, name)

@@ -8,18 +8,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from radixd.gpu_pool.handle import DeviceKind, Handle
+
 
 class DeviceMemoryError(Exception):
     """A device cannot give the memory that a pool needs; the message says how much, what limits it and the way out."""
-
-
-@dataclass(frozen=True)
-class Handle:
-    """What another process needs to map a device's buffer. `fd` stays the device's: it is valid until its close."""
-
-    kind: str
-    nbytes: int
-    fd: int | None = None
 
 
 class Copy(Protocol):
@@ -60,7 +53,9 @@ class PageCopy:
 class Device(Protocol):
     """One allocation on one device, made when the object is made and given up by `close`."""
 
-    kind: str
+    @property
+    def kind(self) -> DeviceKind:
+        """Its name in configuration and on the attach wire."""
 
     @property
     def buffer(self) -> torch.Tensor:

@@ -5,16 +5,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from radixd.gpu_pool.cpu import CpuDevice
 from radixd.gpu_pool.cpu_async import CpuAsyncDevice
-from radixd.gpu_pool.device import Copy, Device, Handle
+from radixd.gpu_pool.device import Copy, Device
+from radixd.gpu_pool.handle import DeviceKind, Handle
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.meta import MetaDevice
 from radixd.gpu_pool.views import PoolViews, torch_views
-
-DeviceKind = Literal["cpu", "cpu_async", "meta"]
 
 
 class PoolMemory:

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Final
 
 import torch
 
-from radixd.gpu_pool.device import Copy, Handle, run_now
+from radixd.gpu_pool.device import Copy, run_now
+from radixd.gpu_pool.handle import Handle
 
 
 class MetaDevice:
     """Every tensor has its shape and strides and no bytes; a copy does nothing."""
 
-    kind = "meta"
+    kind: Final = "meta"
 
     def __init__(self, nbytes: int) -> None:
         self._buffer = torch.empty(nbytes, dtype=torch.uint8, device="meta")
