@@ -1,0 +1,16 @@
+"""What a pool has done since its epoch began. Every figure only rises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    requested_tokens: int = 0  # known to leases when they were acquired
+    hit_tokens: int = 0  # of those, read from the cache
+    inserted_pages: int = 0  # adopted by the tree
+    duplicate_pages: int = 0  # published while the tree held the same tokens already
+    evicted_pages: int = 0
+    flushed_pages: int = 0
+    expired_priorities: int = 0

@@ -1,0 +1,78 @@
+"""Putting a lease's written pages into the tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from radixd.server.cache.admission import Admission
+from radixd.server.cache.ledger import Ledger, Owner
+from radixd.server.cache.lease import Lease
+from radixd.server.cache.results import PageIds, TablePatch
+from radixd.server.cache.session import Dedup
+from radixd.server.cache.speculative import Speculative
+from radixd.server.cache.tree import NO_PAGES, RadixTree
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publication did: pages the tree adopted, the patches to the table, and the pages they replaced."""
+
+    adopted: int
+    patches: tuple[TablePatch, ...]
+    replaced: PageIds
+
+
+NOTHING = Published(0, (), NO_PAGES)
+
+
+class Publisher:
+    """Publishes under one pool's page size and speculative mode."""
+
+    def __init__(
+        self, tree: RadixTree, ledger: Ledger, admission: Admission, page_size: int, speculative: Speculative
+    ):
+        self._tree = tree
+        self._ledger = ledger
+        self._admission = admission
+        self._page_size = page_size
+        self._speculative = speculative
+
+    def reach(self, lease: Lease, written: int) -> int:
+        """The length, in whole pages, that publishing up to `written` tokens comes to."""
+        if lease.barred or lease.anchor is None or lease.anchor.root.detached:
+            return lease.published
+        whole = self._speculative.publishable(written, len(lease.tokens)) // self._page_size * self._page_size
+        return max(lease.published, whole)
+
+    def publish(self, lease: Lease, written: int, dedup: Dedup, now: float) -> Published:
+        """Adopts the lease's pages up to `written`, or drops to those that the tree holds already.
+
+        Where the tree holds them, the lease's anchor moves onto them: locking those that are evictable must leave
+        every reservation whole, or the publication stops where it is.
+        """
+        length = self.reach(lease, written)
+        anchor = lease.anchor
+        if length == lease.published or anchor is None:
+            return NOTHING
+        first, last = lease.published // self._page_size, length // self._page_size
+        tokens = lease.tokens.read(lease.published, length + self._speculative.lookahead)
+        key = self._speculative.key(tokens)
+        walk = self._tree.overlap(anchor, key)
+        if walk.pages and not self._admission.can_lock(self._tree.unlocked_pages(walk)):
+            return NOTHING
+        node, known = self._tree.cut(walk), first + walk.pages
+        canonical = self._tree.pages_between(anchor, node)
+        if known < last:
+            pages = lease.table.pages[known:last].copy()
+            node = self._tree.append(node, key[walk.pages * self._tree.page_bytes :], pages)
+            self._ledger.change(pages, Owner.LEASED, Owner.CACHED)
+            lease.table.give_to_tree(known, last)
+        self._tree.lock(node, above=anchor)
+        self._tree.raise_priority(node, lease.priority, lease.retain_seconds, now)
+        lease.anchor = node
+        lease.published = length
+        lease.pending = max(lease.pending, length)
+        if not len(canonical) or dedup is Dedup.KEEP:
+            return Published(last - known, (), NO_PAGES)
+        replaced = lease.table.patch(first, canonical)
+        return Published(last - known, (TablePatch(first, canonical.copy()),), replaced)
