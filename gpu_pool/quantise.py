@@ -55,9 +55,8 @@ def write_latent(
     _expect("rope", rope, stored[2], index)
     if rope.dtype != stored[2].dtype:
         raise ValueError(f"rope must be {stored[2].dtype}, got {rope.dtype}")
-    amax = _block_amax("nope", nope, stored[1])
-    quantised, scale = _quantise(nope, _rounded((amax / FP8_MAX).clamp(min=TINY), mode))
-    _store(stored[0], index, quantised)
+    scale = _rounded((_block_amax("nope", nope, stored[1]) / FP8_MAX).clamp(min=TINY), mode)
+    _store(stored[0], index, _quantise(nope, scale))
     _store(stored[1], index, scale)
     _store(stored[2], index, rope)
 
@@ -85,9 +84,8 @@ def write_index(
     stored = [views.region("index", layer, name) for name in ("key", "scale")]
     index = _index(views, slots, stored[0])
     _expect("keys", keys, stored[0], index)
-    amax = _block_amax("keys", keys, stored[1])
-    quantised, scale = _quantise(keys, _rounded(amax.clamp(min=TINY) / FP8_MAX, mode))
-    _store(stored[0], index, quantised)
+    scale = _rounded(_block_amax("keys", keys, stored[1]).clamp(min=TINY) / FP8_MAX, mode)
+    _store(stored[0], index, _quantise(keys, scale))
     _store(stored[1], index, scale)
 
 
@@ -121,9 +119,14 @@ def _expect(name: str, values: torch.Tensor, stored: torch.Tensor, index: Index)
         raise ValueError(f"{name} must have shape {shape}, got {tuple(values.shape)}")
 
 
+def _blocks(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """float32 [n, blocks, values of a block]: `scale`, [..., blocks], says how many blocks there are."""
+    return values.float().reshape(values.shape[0], scale.shape[-1], values.shape[1] // scale.shape[-1])
+
+
 def _block_amax(name: str, values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The largest magnitude of each block, float32 [n, blocks]; the scale region says how many blocks there are."""
-    amax = values.float().abs().unflatten(-1, (scale.shape[-1], -1)).amax(-1)
+    """The largest magnitude of each block, float32 [n, blocks]."""
+    amax = _blocks(values, scale).abs().amax(-1)
     if not amax.isfinite().all():
         raise ValueError(f"{name} holds NaN or infinity, which fp8 e4m3 cannot store")
     return amax
@@ -137,15 +140,14 @@ def _rounded(scale: torch.Tensor, mode: ScaleMode) -> torch.Tensor:
     return torch.ldexp(torch.ones_like(scale), exponent - (mantissa == 0.5).int())
 
 
-def _quantise(values: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(fp8 [n, width], scale as given)."""
-    blocks = values.float().unflatten(-1, (scale.shape[-1], -1)) / scale.unsqueeze(-1)
-    # torch's conversion turns what is beyond the range into NaN instead of saturating.
-    return blocks.clamp(-FP8_MAX, FP8_MAX).flatten(-2).to(torch.float8_e4m3fn), scale
+def _quantise(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """fp8 [n, width]; torch's own conversion turns what is out of range into NaN instead of saturating."""
+    scaled = _blocks(values, scale) / scale.unsqueeze(-1)
+    return scaled.clamp(-FP8_MAX, FP8_MAX).flatten(1).to(torch.float8_e4m3fn)
 
 
 def _dequantise(quantised: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    return (quantised.float().unflatten(-1, (scale.shape[-1], -1)) * scale.unsqueeze(-1)).flatten(-2)
+    return (_blocks(quantised, scale) * scale.unsqueeze(-1)).flatten(1)
 
 
 def _store(region: torch.Tensor, index: Index, values: torch.Tensor) -> None:
@@ -157,6 +159,5 @@ def _store(region: torch.Tensor, index: Index, values: torch.Tensor) -> None:
 
 def _load(region: torch.Tensor, index: Index) -> torch.Tensor:
     """Gather; fp8 as its bytes."""
-    if region.dtype == torch.float8_e4m3fn:
-        return region.view(torch.uint8)[index].view(torch.float8_e4m3fn)
-    return region[index]
+    stored = region.view(torch.uint8) if region.dtype == torch.float8_e4m3fn else region
+    return stored[index].view(region.dtype)
