@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from radixd.server.cache.ledger import Ledger, Owner
 from radixd.server.cache.lease import Lease
+from radixd.server.cache.ledger import Ledger, Owner
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.results import PageIds
 from radixd.server.cache.tree import RadixTree

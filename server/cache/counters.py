@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Counters:
+    """Plain figures, read by whoever shows them."""
+
     requested_tokens: int = 0  # known to leases when they were acquired
     hit_tokens: int = 0  # of those, read from the cache
     inserted_pages: int = 0  # adopted by the tree

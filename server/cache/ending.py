@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from radixd.server.cache.admission import Admission
-from radixd.server.cache.ledger import Ledger, Owner
 from radixd.server.cache.lease import Lease
+from radixd.server.cache.ledger import Ledger, Owner
 from radixd.server.cache.results import PageIds
 from radixd.server.cache.session import Session
 from radixd.server.cache.tree import RadixTree
@@ -45,8 +45,9 @@ class Endings:
         self._ledger.release(pages, Owner.RETIRED)
 
     def end_lease(self, session: Session, lease: Lease, first_page: int, publish: Callable[[], object]) -> None:
-        """Ends an active lease. Its own pages from table index `first_page` on retire now, unless a copy may touch
-        them. Once launched steps and copies are over, the rest is published, or given up, and its lock returns.
+        """Ends an active lease, whose own pages from `first_page` on retire now, unless a copy may touch them.
+
+        Once launched steps and copies are over, the rest is published, or given up, and its lock returns.
         """
         lease.ended = True
         self._admission.dismiss(lease)

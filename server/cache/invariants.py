@@ -145,7 +145,8 @@ def _admission(cache: PrefixCache) -> Iterator[str]:
     growing = sum(lease.reserved == 0 for lease in active)
     by_session = Counter({s.session_id: s.reserved_pages for s in cache.sessions.values()})
     if reserved != admission.reserved or +by_session != +admission.reserved_by or growing != admission.growing:
-        yield f"{reserved} pages reserved and {growing} leases growing, counted {admission.reserved}, {admission.growing}"
+        counted = (admission.reserved, admission.growing)
+        yield f"{reserved} pages reserved and {growing} leases growing, counted as {counted}"
     if admission.unreserved < 0:
         yield f"reservations of {reserved} pages cannot be met from {reserved + admission.unreserved}"
 

@@ -16,8 +16,8 @@ class Lease:
     """Waiting while it has no anchor, active from Acquire on. Lengths are in tokens: published ≤ written ≤ known."""
 
     __slots__ = (
-        "anchor", "barred", "close", "copies", "ended", "lease_id", "namespace", "pending", "priority", "published", "reserved",
-        "retain_seconds", "session_id", "steps_over", "table", "tokens", "written",
+        "anchor", "barred", "close", "copies", "ended", "lease_id", "namespace", "pending", "priority", "published",
+        "reserved", "retain_seconds", "session_id", "steps_over", "table", "tokens", "written",
     )  # fmt: skip
 
     def __init__(
@@ -74,4 +74,6 @@ class Lease:
 
     def successor(self) -> Lease:
         """A waiting lease of the same id and tokens, to take this one's place."""
-        return Lease(self.lease_id, self.session_id, self.namespace, self.tokens, self.priority, self.retain_seconds)
+        # Tokens of its own: this lease may still publish, whatever becomes of the successor's.
+        tokens = TokenBuffer(self.tokens.read(0, len(self.tokens)))
+        return Lease(self.lease_id, self.session_id, self.namespace, tokens, self.priority, self.retain_seconds)

@@ -12,6 +12,8 @@ from radixd.server.cache.results import PageIds
 
 
 class Owner(IntEnum):
+    """Whose a page is."""
+
     FREE = 0
     LEASED = 1  # private to a lease
     CACHED = 2  # in the tree; a lock makes it protected, the lack of one evictable
@@ -27,7 +29,7 @@ class Ledger:
         self._slots = SlotAllocator(pages)
         self._owner = np.full(pages + 1, Owner.FREE, dtype=np.uint8)
         self._owner[0] = Owner.SYSTEM
-        self._counts = {owner: 0 for owner in Owner}
+        self._counts = dict.fromkeys(Owner, 0)
         self._counts[Owner.FREE] = pages
 
     @property

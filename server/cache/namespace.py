@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tree of its own: the parts are compared one by one, never joined, so no crafted salt reaches another's pages."""
+    """A tree of its own. The parts are compared one by one, never joined: no crafted salt reaches another's pages."""
 
     model: bytes
     extra_key: bytes = b""

@@ -8,7 +8,7 @@ from radixd.server.cache.results import PageIds
 
 
 class PageTable:
-    """Page ids in token order. An own page is private to the lease; the others are the tree's, under the lease's lock."""
+    """Page ids in token order. Own pages are private; the others are the tree's, under the lease's lock."""
 
     __slots__ = ("_ids", "_own", "length")
 
@@ -27,10 +27,6 @@ class PageTable:
 
     def own_count(self) -> int:
         return int(np.count_nonzero(self._own[: self.length]))
-
-    def owns(self, page_ids: PageIds, first: int) -> bool:
-        """Whether every page id is one of the lease's own at table index `first` or above."""
-        return bool(np.isin(page_ids, self.own_pages(first)).all())
 
     def append(self, pages: PageIds) -> None:
         """Appends pages of the lease's own."""

@@ -6,14 +6,24 @@ import time
 from collections.abc import Callable
 from itertools import count
 
-import numpy as np
-
 from radixd.server.cache.admission import Admission
+from radixd.server.cache.checks import (
+    check_active,
+    check_after_step,
+    check_giving_up,
+    check_length,
+    check_limit,
+    check_no_copies,
+    check_no_steps,
+    check_waiting,
+    pages_for,
+)
 from radixd.server.cache.config import CacheConfig
 from radixd.server.cache.counters import Counters
 from radixd.server.cache.ending import Endings
 from radixd.server.cache.lease import Lease
 from radixd.server.cache.ledger import Ledger, Owner
+from radixd.server.cache.moves import Moves
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.page_table import PageTable
 from radixd.server.cache.publication import Publisher
@@ -56,11 +66,10 @@ class PrefixCache:
         self.admission = Admission(self.ledger, self.tree)
         self.endings = Endings(self.tree, self.ledger, self.admission)
         self.sessions: dict[int, Session] = {}
-        self.copies: dict[int, tuple[Session, Lease, PageIds]] = {}  # by copy id, with the pages written
         self._publisher = Publisher(self.tree, self.ledger, self.admission, config.page_size, config.speculative)
+        self._moves = Moves(config.page_size, config.max_move_pairs)
         self._clock = clock
         self._lease_ids = count(1)
-        self._copy_ids = count(1)
 
     # --- sessions and steps
 
@@ -149,9 +158,7 @@ class PrefixCache:
             self.tree.touch(walk.node)
         return MatchResult(walk.pages * self.config.page_size, self.tree.unlocked_pages(walk), rollback)
 
-    def _walk(
-        self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None
-    ) -> tuple[Walk | None, int]:
+    def _walk(self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None) -> tuple[Walk | None, int]:
         """The reusable match, and the tokens that speculation took off it."""
         limit = known - 1 if max_tokens is None else max_tokens
         key = self.config.speculative.key(tokens)
@@ -176,8 +183,9 @@ class PrefixCache:
     ) -> int:
         """Opens a waiting lease and returns its id."""
         session = self.session(session_id)
-        self._known(tokens)
-        return self._open(session, namespace, tokens, priority, retain_seconds).lease_id
+        lease = self._new_lease(session, namespace, tokens, priority, retain_seconds)
+        session.leases[lease.lease_id] = lease
+        return lease.lease_id
 
     def acquire(
         self,
@@ -193,9 +201,7 @@ class PrefixCache:
     ) -> AcquireResult:
         """Opens an active lease: match, lock, allocate and reserve, all or nothing."""
         session = self.session(session_id)
-        self._known(tokens)
-        self._check_lease_count(session)
-        lease = Lease(next(self._lease_ids), session_id, namespace, TokenBuffer(tokens), priority, retain_seconds)
+        lease = self._new_lease(session, namespace, tokens, priority, retain_seconds)
         result = self._activate(lease, max_tokens, allocate_to, reserve_to)
         session.leases[lease.lease_id] = lease
         return result
@@ -211,19 +217,16 @@ class PrefixCache:
     ) -> AcquireResult:
         """Acquires for a waiting lease."""
         lease = self._lease(session_id, lease_id)
-        if lease.active:
-            message = f"lease {lease_id} is active already; only a waiting lease can be acquired"
-            raise Refusal(Reason.NOT_ACTIVE, message, facts={"state": "active"})
+        check_waiting(lease)
         return self._activate(lease, max_tokens, allocate_to, reserve_to)
 
-    def _open(
+    def _new_lease(
         self, session: Session, namespace: Namespace, tokens: bytes, priority: int, retain_seconds: float | None
     ) -> Lease:
-        self._check_lease_count(session)
+        self._known(tokens)
+        check_limit("leases", len(session.leases) + 1, self.config.max_leases)
         lease_id = next(self._lease_ids)
-        lease = Lease(lease_id, session.session_id, namespace, TokenBuffer(tokens), priority, retain_seconds)
-        session.leases[lease_id] = lease
-        return lease
+        return Lease(lease_id, session.session_id, namespace, TokenBuffer(tokens), priority, retain_seconds)
 
     def _activate(
         self, lease: Lease, max_tokens: int | None, allocate_to: int | None, reserve_to: int | None
@@ -251,7 +254,7 @@ class PrefixCache:
     def allocate(self, session_id: int, lease_id: int, allocate_to: int, tokens: bytes = b"") -> AllocateResult:
         """Grows the table to `allocate_to` and appends known tokens."""
         lease = self._active(session_id, lease_id)
-        self._check_append(lease, tokens)
+        self._known_after(lease, tokens)
         wanted = self._pages_for("allocate_to", allocate_to)
         self.admission.check_fits_ever(wanted, self.config.page_size)
         new = max(0, wanted - lease.table.length)
@@ -277,10 +280,10 @@ class PrefixCache:
     ) -> InsertResult:
         """Publishes whole pages up to `written`, once `after_step` has completed."""
         session, lease = self.session(session_id), self._active(session_id, lease_id)
-        self._check_append(lease, tokens)
-        self._check_idle(lease)
-        self._check_written("written", lease, written, len(lease.tokens) + count_tokens(tokens))
-        self._check_after_step(session, after_step)
+        check_no_copies(lease)
+        known, allocated = self._known_after(lease, tokens), lease.table.length * self.config.page_size
+        check_length("written", written, known, allocated)
+        check_after_step(session, after_step)
 
         lease.tokens.append(tokens)
         lease.written = max(lease.written, written)
@@ -320,22 +323,13 @@ class PrefixCache:
     def free(self, session_id: int, lease_id: int, from_length: int) -> FreeResult:
         """Retires the lease's pages above `from_length`."""
         session, lease = self.session(session_id), self._active(session_id, lease_id)
-        self._check_idle(lease)
-        kept = self._pages_for("from_length", from_length)
-        size = self.config.page_size
-        if kept > lease.table.length:
-            allocated = lease.table.length * size
-            message = f"from_length: {from_length} is beyond the {allocated} tokens allocated; those pages are free already"
-            raise Refusal(Reason.DOUBLE_FREE, message, field="from_length", facts={"allocated": allocated})
-        if kept < lease.table.length and kept * size < lease.pending:
-            message = f"from_length: {from_length} is below the {lease.pending} tokens published; the tree owns those"
-            raise Refusal(Reason.PUBLISHED, message, field="from_length", facts={"published": lease.pending})
+        check_no_copies(lease)
+        kept, size = self._pages_for("from_length", from_length), self.config.page_size
+        check_giving_up(lease, from_length, kept, size)
         pages = lease.table.truncate(kept)
-        if len(pages):
-            self.endings.retire(session, pages)
-            if from_length < len(lease.tokens):
-                lease.tokens.truncate(from_length)
-            lease.written = min(lease.written, from_length)
+        self.endings.retire(session, pages)
+        lease.tokens.truncate(min(from_length, len(lease.tokens)))
+        lease.written = min(lease.written, from_length)
         return FreeResult(lease.table.length * size, len(pages))
 
     def release(
@@ -350,9 +344,9 @@ class PrefixCache:
     ) -> ReleaseResult:
         """Ends a lease, or returns it to waiting: publishes up to `publish_to`, unlocks and retires the rest."""
         session, lease = self.session(session_id), self._lease(session_id, lease_id)
-        self._check_append(lease, tokens)
-        self._check_written("publish_to", lease, publish_to, len(lease.tokens) + count_tokens(tokens))
-        self._check_after_step(session, after_step)
+        known, allocated = self._known_after(lease, tokens), lease.table.length * self.config.page_size
+        check_length("publish_to", publish_to, known, allocated)
+        check_after_step(session, after_step)
 
         lease.tokens.append(tokens)
         if keep:
@@ -371,22 +365,13 @@ class PrefixCache:
     def move(self, session_id: int, lease_id: int, sources: PageIds, destinations: PageIds) -> MovePlan:
         """Plans a copy of slots into the lease's writable pages. finish_copy must follow."""
         session, lease = self.session(session_id), self._active(session_id, lease_id)
-        self._check_idle(lease)
-        if session.fence.launched > session.fence.completed:
-            message = f"steps up to {session.fence.launched} are in flight; move once they have completed"
-            raise Refusal(Reason.IN_FLIGHT, message)
-        self._check_slots(lease, sources, destinations)
-        pages = np.unique(destinations // self.config.page_size)
-        copy_id = next(self._copy_ids)
-        lease.copies += 1
-        self.copies[copy_id] = (session, lease, pages)
-        return MovePlan(copy_id, sources.copy(), destinations.copy())
+        check_no_copies(lease)
+        check_no_steps(session)
+        return self._moves.plan(session, lease, sources, destinations)
 
     def finish_copy(self, copy_id: int, error: str = "") -> None:
         """The bytes of a plan are in place, or, with an error, will never be."""
-        session, lease, _ = self.copies.pop(copy_id)
-        session.finished_copies.append(FinishedCopy(copy_id, error))
-        lease.copy_over()
+        self._moves.finish(copy_id, error)
 
     # --- operators
 
@@ -422,7 +407,7 @@ class PrefixCache:
             leased=self.ledger.leased,
             retired=self.ledger.retired,
             retired_mine=self.sessions[session_id].retired_pages if session_id in self.sessions else 0,
-            in_copy=sum(len(pages) for _, _, pages in self.copies.values()),
+            in_copy=self._moves.pages_in_copy,
             reserved_mine=reserved_mine,
             reserved_others=reserved_others,
             available=max(0, free + evictable - reserved_others),
@@ -441,63 +426,18 @@ class PrefixCache:
 
     def _active(self, session_id: int, lease_id: int) -> Lease:
         lease = self._lease(session_id, lease_id)
-        if not lease.active:
-            message = f"lease {lease_id} is waiting; acquire it first"
-            raise Refusal(Reason.NOT_ACTIVE, message, facts={"state": "waiting"})
+        check_active(lease)
         return lease
 
     def _known(self, tokens: bytes) -> int:
         known = count_tokens(tokens)
-        self._check_limit("tokens", known, self.config.max_tokens)
+        check_limit("tokens", known, self.config.max_tokens)
         return known
 
-    def _check_lease_count(self, session: Session) -> None:
-        self._check_limit("leases", len(session.leases) + 1, self.config.max_leases)
-
-    def _check_append(self, lease: Lease, tokens: bytes) -> None:
-        self._check_limit("tokens", len(lease.tokens) + count_tokens(tokens), self.config.max_tokens)
-
-    @staticmethod
-    def _check_limit(field: str, value: int, limit: int) -> None:
-        if value > limit:
-            message = f"{field}: {value} exceeds the limit of {limit}"
-            raise Refusal(Reason.LIMIT_EXCEEDED, message, field=field, facts={"limit": limit, "value": value})
-
-    @staticmethod
-    def _check_idle(lease: Lease) -> None:
-        if lease.copies:
-            message = f"lease {lease.lease_id} has {lease.copies} copies in flight; wait until they have finished"
-            raise Refusal(Reason.IN_FLIGHT, message, facts={"copies": lease.copies})
-
-    def _check_written(self, field: str, lease: Lease, length: int, known: int) -> None:
-        allocated = lease.table.length * self.config.page_size
-        if not 0 <= length <= min(known, allocated):
-            message = f"{field}: {length} must be at most the {known} tokens known and the {allocated} allocated"
-            raise Refusal(Reason.BAD_FIELD, message, field=field)
-
-    @staticmethod
-    def _check_after_step(session: Session, after_step: int) -> None:
-        if not 0 <= after_step <= session.fence.launched:
-            message = f"after_step: {after_step} has not been launched; the last step is {session.fence.launched}"
-            raise Refusal(Reason.BAD_FIELD, message, field="after_step")
-
-    def _check_slots(self, lease: Lease, sources: PageIds, destinations: PageIds) -> None:
-        size = self.config.page_size
-        self._check_limit("sources", len(sources), self.config.max_move_pairs)
-        if len(sources) != len(destinations) or not len(sources):
-            message = f"destinations: {len(destinations)} slots for {len(sources)} sources; give as many, at least one"
-            raise Refusal(Reason.BAD_FIELD, message, field="destinations")
-        if not np.isin(sources // size, lease.table.pages).all():
-            raise Refusal(Reason.BAD_FIELD, "sources: a slot outside the lease's page table", field="sources")
-        if len(np.unique(destinations)) != len(destinations):
-            raise Refusal(Reason.BAD_FIELD, "destinations: a slot is named twice", field="destinations")
-        if not np.isin(destinations // size, lease.table.pages).all():
-            raise Refusal(Reason.BAD_FIELD, "destinations: a slot outside the lease's page table", field="destinations")
-        if not lease.table.owns(destinations // size, lease.pending // size):
-            message = f"destinations: a slot below the {lease.pending} tokens published; the tree owns those"
-            raise Refusal(Reason.PUBLISHED, message, field="destinations", facts={"published": lease.pending})
+    def _known_after(self, lease: Lease, tokens: bytes) -> int:
+        known = len(lease.tokens) + count_tokens(tokens)
+        check_limit("tokens", known, self.config.max_tokens)
+        return known
 
     def _pages_for(self, field: str, tokens: int) -> int:
-        if tokens < 0:
-            raise Refusal(Reason.BAD_FIELD, f"{field}: {tokens} is negative", field=field)
-        return -(-tokens // self.config.page_size)
+        return pages_for(field, tokens, self.config.page_size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radixd.server.cache.admission import Admission
-from radixd.server.cache.ledger import Ledger, Owner
 from radixd.server.cache.lease import Lease
+from radixd.server.cache.ledger import Ledger, Owner
 from radixd.server.cache.results import PageIds, TablePatch
 from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
@@ -28,9 +28,7 @@ NOTHING = Published(0, (), NO_PAGES)
 class Publisher:
     """Publishes under one pool's page size and speculative mode."""
 
-    def __init__(
-        self, tree: RadixTree, ledger: Ledger, admission: Admission, page_size: int, speculative: Speculative
-    ):
+    def __init__(self, tree: RadixTree, ledger: Ledger, admission: Admission, page_size: int, speculative: Speculative):
         self._tree = tree
         self._ledger = ledger
         self._admission = admission

@@ -12,6 +12,8 @@ PageIds = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
+    """Lengths of the longest reusable prefix."""
+
     device_tokens: int
     unlocked_pages: int
     rollback_tokens: int
@@ -19,6 +21,8 @@ class MatchResult:
 
 @dataclass(frozen=True, slots=True)
 class AcquireResult:
+    """A lease that has become active."""
+
     lease_id: int
     device_tokens: int
     rollback_tokens: int
@@ -27,6 +31,8 @@ class AcquireResult:
 
 @dataclass(frozen=True, slots=True)
 class AllocateResult:
+    """How far the table reaches, and what was appended."""
+
     allocated: int
     pages: PageIds  # those appended
 
@@ -41,6 +47,8 @@ class TablePatch:
 
 @dataclass(frozen=True, slots=True)
 class InsertResult:
+    """What is in the tree now, and whether more will follow."""
+
     published: int
     pending: bool
     patches: tuple[TablePatch, ...]
@@ -57,12 +65,16 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class FreeResult:
+    """What is left, and what was given up."""
+
     allocated: int
     freed_pages: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseResult:
+    """What the lease leaves in the tree, and what it gave up."""
+
     published: int
     freed_pages: int
 
@@ -78,12 +90,16 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCopy:
+    """A copy plan that has ended."""
+
     copy_id: int
     error: str  # empty: the bytes are in place
 
 
 @dataclass(frozen=True, slots=True)
 class FlushResult:
+    """A new generation, and what became of the old one's pages."""
+
     generation: int
     freed_pages: int
     detached_pages: int

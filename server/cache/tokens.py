@@ -11,7 +11,7 @@ def count_tokens(tokens: bytes) -> int:
     """Number of tokens in little-endian uint32 memory."""
     count, rest = divmod(len(tokens), TOKEN_BYTES)
     if rest:
-        message = f"tokens: {len(tokens)} bytes are no whole number of little-endian uint32 values; send 4 bytes a token"
+        message = f"tokens: {len(tokens)} bytes are no whole number of tokens; send 4 bytes (little-endian uint32) each"
         raise Refusal(Reason.BAD_FIELD, message, field="tokens")
     return count
 
