@@ -3,6 +3,8 @@
 A sample is one operation's nanoseconds; whatever restores the tree for the next one runs outside of it.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Callable
 from itertools import count, islice

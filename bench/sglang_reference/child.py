@@ -50,6 +50,8 @@ class Child:
         return {"sglang": version("sglang"), "torch": version("torch"), "trees": TREES}
 
     def _open(self, case: str, tree: str, **sizes: int) -> dict[str, object]:
+        if case not in CASES:
+            raise ValueError(f"case is {case!r}; it must be one of {', '.join(CASES)}")
         self._opened += 1
         self._cases[self._opened] = CASES[case](tree, **sizes)
         return {"id": self._opened}

@@ -1,5 +1,7 @@
 """One whole prefill request as SGLang's scheduler runs it: match, lock, allocate with eviction, insert, unlock."""
 
+from __future__ import annotations
+
 from array import array
 
 import torch

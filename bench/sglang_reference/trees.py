@@ -4,6 +4,8 @@ Tokens are `array('q')`, as an SGLang request holds them; KV indices are flat in
 module needs the interpreter of bench/sglang_venv.sh.
 """
 
+from __future__ import annotations
+
 from array import array
 
 from bench.sglang_reference import imports
@@ -88,6 +90,8 @@ class PrefixTree:
 
 
 def _build(name: str, slots: PagedTokenToKVPoolAllocator) -> BasePrefixCache:
+    if name not in TREES:
+        raise ValueError(f"tree is {name!r}; it must be one of {', '.join(TREES)}")
     params = CacheInitParams(
         disable=False, req_to_token_pool=None, token_to_kv_pool_allocator=slots, page_size=PAGE_TOKENS
     )
