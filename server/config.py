@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
+from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.paths import attach_socket, default_socket
 from radixd.server.cache.speculative import Speculative
-
-DeviceKind = Literal["cpu", "cpu_async", "meta"]
+from radixd.server.sessions.limits import Limits
+from radixd.server.sessions.liveness import Liveness
 
 MESSAGE_BYTES_CAP = 64 * 2**20
 """No configuration allows larger gRPC messages."""
@@ -49,30 +49,6 @@ DEFAULT_METRICS = Address("127.0.0.1", 9464)
 
 
 @dataclass(frozen=True)
-class LimitConfig:
-    """What a client may send; OpenSession's reply states these, see Limits in types.proto."""
-
-    message_bytes: int = MESSAGE_BYTES_CAP
-    tokens: int = 1_572_864  # 1.5 x 2^20: GLM-5.3's whole context, and half as much again
-    operations: int = 4_096
-    leases: int = 65_536
-    namespace_bytes: int = 4_096
-    client_name_bytes: int = 128
-    move_pairs: int = 4_096
-    replay_batches: int = 1_024
-    replay_bytes: int = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class LivenessConfig:
-    """Seconds; see Liveness in session.proto."""
-
-    keepalive_seconds: float = 10.0
-    grace_seconds: float = 10.0
-    ttl_seconds: float = 30.0
-
-
-@dataclass(frozen=True)
 class Config:
     """The whole daemon."""
 
@@ -84,8 +60,8 @@ class Config:
     """Where Prometheus scrapes; None: nowhere."""
     drain_seconds: float = 10.0
     """How long SIGTERM waits for calls in flight."""
-    limits: LimitConfig = LimitConfig()
-    liveness: LivenessConfig = LivenessConfig()
+    limits: Limits = field(default_factory=Limits)
+    liveness: Liveness = field(default_factory=Liveness)
 
     @property
     def attach_socket(self) -> Path:

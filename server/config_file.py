@@ -10,6 +10,7 @@ from typing import TypeVar, get_args
 
 from radixd.gpu_pool import fields
 from radixd.gpu_pool.fields import FieldError
+from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes
 from radixd.gpu_pool.paths import MAX_SOCKET_PATH, attach_socket, default_socket
 from radixd.gpu_pool.presets import PRESETS, load_geometry
@@ -20,12 +21,11 @@ from radixd.server.config import (
     MESSAGE_BYTES_CAP,
     Address,
     Config,
-    DeviceKind,
-    LimitConfig,
-    LivenessConfig,
     PoolConfig,
 )
 from radixd.server.config_table import ConfigError, Table
+from radixd.server.sessions.limits import Limits
+from radixd.server.sessions.liveness import Liveness
 
 DEFAULT_POOL: Mapping[str, object] = {"geometry": "glm-5.3", "bytes": "1GiB"}
 MAX_DEVICES = 64
@@ -33,7 +33,7 @@ MAX_POOLS = 64
 MESSAGE_OVERHEAD = 64 * 2**10
 """Bytes that a Batch may need beside one lease's tokens."""
 
-Section = TypeVar("Section", LimitConfig, LivenessConfig)
+Section = TypeVar("Section", Limits, Liveness)
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{prefix}iB": 2 ** (10 * power) for power, prefix in enumerate("KMGT", start=1)
 }
@@ -64,8 +64,8 @@ def read_config(
         tcp=root.get("tcp", _address, None),
         metrics=root.get("metrics", _address, metrics),
         drain_seconds=root.get("drain_seconds", lambda d, k, w: _seconds(d, k, w, low=0), Config.drain_seconds),
-        limits=_section(root, "limits", LimitConfig()),
-        liveness=_section(root, "liveness", LivenessConfig()),
+        limits=_section(root, "limits", Limits()),
+        liveness=_section(root, "liveness", Liveness()),
     )
     _check_together(root, config)
     root.finish()
@@ -128,8 +128,8 @@ def _pool(table: Table, directory: Path) -> PoolConfig | None:
         needed = -(-max_context // page_size)
         short = needed - layout.num_pages
         table.error(
-            f"{table.where}max_context: {max_context} tokens do not fit the pool's {pool.usable_tokens}: it is "
-            f"{short} pages ({short * layout.page_stride} bytes a device) short; set tokens = {needed * page_size} or more"
+            f"{table.where}max_context: {max_context} tokens do not fit the pool's {pool.usable_tokens}: {short} pages "
+            f"({short * layout.page_stride} bytes a device) are missing; set tokens = {needed * page_size} or more"
         )
     return pool
 

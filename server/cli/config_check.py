@@ -1,0 +1,31 @@
+"""`radixd config check`: what a configuration file means, or all its mistakes."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from radixd.server.cli.command import Commands, add_command
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(commands, "config", run, "check a configuration file")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    check = add_command(verbs, "check", run, "print the resolved configuration, or every mistake; exit 2 on any")
+    check.add_argument("file", type=Path, nargs="?", help="a TOML file (default: none, the built-in configuration)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the configuration as the daemon would take it."""
+    from radixd.server.config_file import read_config
+    from radixd.server.config_table import ConfigError
+    from radixd.server.config_text import config_text
+
+    try:
+        config = read_config(args.file)
+    except ConfigError as error:
+        for line in error.errors:
+            print(line, file=sys.stderr)
+        return 2
+    print(config_text(config), end="")
+    return 0

@@ -1,0 +1,59 @@
+"""Talking to a running daemon: where it is, and its errors in one line."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+
+from radixd.gpu_pool.paths import default_socket
+from radixd.v1 import admin_pb2_grpc
+
+MESSAGE_BYTES = 64 * 2**20
+TIMEOUT_S = 30.0
+
+
+class CommandError(Exception):
+    """A command failed; the message is one line for the operator."""
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """The flag that says which daemon."""
+    parser.add_argument(
+        "--target", metavar="SOCKET", default=str(default_socket()),
+        help="the daemon's socket, or HOST:PORT on loopback (default: %(default)s)",
+    )  # fmt: skip
+
+
+@contextmanager
+def admin(target: str) -> Iterator[admin_pb2_grpc.AdminStub]:
+    """The daemon's Admin service. Its refusals and its absence become CommandError."""
+    with daemon_channel(target) as channel:
+        yield admin_pb2_grpc.AdminStub(channel)
+
+
+@contextmanager
+def daemon_channel(target: str) -> Iterator[grpc.Channel]:
+    """A channel to the daemon. Failed calls become CommandError."""
+    options = [("grpc.max_receive_message_length", MESSAGE_BYTES)]
+    with grpc.insecure_channel(address(target), options) as channel:
+        try:
+            yield channel
+        except grpc.RpcError as error:
+            raise CommandError(_explained(error, target)) from error
+
+
+def address(target: str) -> str:
+    """gRPC's name for a socket's path or HOST:PORT."""
+    if target.startswith("unix:") or ("/" not in target and target.rpartition(":")[2].isdigit()):
+        return target
+    return f"unix:{Path(target).absolute()}"
+
+
+def _explained(error: grpc.RpcError, target: str) -> str:
+    if error.code() is grpc.StatusCode.UNAVAILABLE and not error.trailing_metadata():
+        return f"no daemon answers at {target}: start one with `radixd serve`, or name another with --target"
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"the daemon at {target} did not answer within {TIMEOUT_S:g} s"
+    return f"{error.details()} ({error.code().name})"

@@ -1,0 +1,34 @@
+"""The command line's grammar."""
+
+import argparse
+from importlib.metadata import version
+
+from radixd.server.cli import actions, check, config_check, serve, sessions, status, tree
+
+EXAMPLES = """\
+examples:
+  radixd serve                                        a pool of 1 GiB in host memory, GLM-5.3's geometry
+  radixd serve --config /etc/radixd.toml              what the file says
+  radixd serve --geometry tiny --tokens 640000        one small pool
+  radixd status                                       the daemon, its pools and their pages
+  radixd status --json | jq '.pools[0].device'
+  radixd sessions                                     who is connected, and who holds pages
+  radixd config check /etc/radixd.toml                what a file means, or all its mistakes
+"""
+
+DESCRIPTION = "A node-level KV-cache service for LLM inference: one daemon owns the KV slot pools and the radix tree."
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands; each sets `run`, a function of the parsed arguments that returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="radixd",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"radixd {version('radixd')}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in (serve, status, sessions, tree, check, actions, config_check):
+        module.add_parser(commands)
+    return parser

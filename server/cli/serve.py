@@ -1,0 +1,71 @@
+"""`radixd serve`: the daemon."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from radixd.server.cli.command import Commands, add_command
+
+CONFIG_FLAGS = ("socket", "tcp", "metrics", "drain_seconds")
+POOL_FLAGS = ("geometry", "layout", "device", "devices", "tokens", "bytes", "policy", "speculative", "max_context")
+
+EXAMPLES = """\
+Flags replace what the file says; those of the pool need a file with one pool, or none.
+
+examples:
+  radixd serve --bytes 64GiB --policy lru
+  radixd serve --geometry /models/GLM-5.3/config.json --tokens 1100000 --max-context 1048576
+  radixd serve --geometry tiny --device meta --tokens 100000000 --socket /tmp/plan.sock --metrics off
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(commands, "serve", run, "run the daemon in the foreground until SIGTERM", EXAMPLES)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML; see deploy/radixd.example.toml")
+    parser.add_argument("--socket", metavar="PATH", help="the gRPC socket; the attach socket lies beside it")
+    parser.add_argument("--tcp", metavar="HOST:PORT", help="a second listener, on loopback")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="where Prometheus scrapes, or 'off'")
+    parser.add_argument("--drain-seconds", type=float, metavar="S", help="how long SIGTERM waits for calls under way")
+    pool = parser.add_argument_group("the only pool")
+    pool.add_argument("--geometry", metavar="NAME", help="a preset, a TOML or JSON file, or a model's config.json")
+    pool.add_argument("--layout", metavar="KIND", help="page_first or layer_first")
+    pool.add_argument("--device", metavar="KIND", help="cpu, cpu_async or meta")
+    pool.add_argument("--devices", type=int, metavar="N", help="how many hold each slot (tensor-parallel ranks)")
+    pool.add_argument("--tokens", type=int, metavar="N", help="usable size in tokens; or --bytes")
+    pool.add_argument("--bytes", metavar="SIZE", help="size of one device's memory, such as 64GiB")
+    pool.add_argument("--policy", metavar="NAME", help="what is evicted first: priority, lru, lfu, ...")
+    pool.add_argument("--speculative", metavar="MODE", help="none, bigram or drop_last_page")
+    pool.add_argument("--max-context", type=int, metavar="N", help="refuse to start if one such request would not fit")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the daemon; 0 after a graceful end."""
+    from radixd.server.config_file import read_config
+    from radixd.server.config_table import ConfigError
+    from radixd.server.daemon import Daemon, StartupError
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        config = read_config(args.config, _given(args, CONFIG_FLAGS), _given(args, POOL_FLAGS))
+    except ConfigError as error:
+        for line in error.errors:
+            print(f"radixd serve: {line}", file=sys.stderr)
+        return 2
+
+    async def live() -> None:
+        await Daemon(config).run()
+
+    try:
+        asyncio.run(live())
+    except StartupError as error:
+        print(f"radixd serve: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, object]:
+    """The flags that were given."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}

@@ -1,0 +1,174 @@
+"""The daemon's life: startup, serve, drain, stop."""
+
+import asyncio
+import gc
+import logging
+import resource
+import threading
+import time
+from contextlib import AsyncExitStack, suppress
+
+from radixd.gpu_pool.device import DeviceMemoryError
+from radixd.server.attach import AttachServer
+from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.config import Config
+from radixd.server.copier import Copier
+from radixd.server.gate import Gate, State
+from radixd.server.grpc_server import BindError, GrpcServer
+from radixd.server.lockfile import AlreadyRunning, LockFile
+from radixd.server.metrics import MetricsServer
+from radixd.server.pool import Pool
+from radixd.server.rpc import add_services
+from radixd.server.sessions.fault import guarded
+from radixd.server.sessions.liveness import TICK_SECONDS
+from radixd.server.sessions.registry import SessionRegistry
+from radixd.server.signals import StopSignals
+
+log = logging.getLogger(__name__)
+
+
+class StartupError(RuntimeError):
+    """The daemon cannot start; the message is one line for the operator."""
+
+
+class Daemon:
+    """One life of the pools: made and run on one event loop, whose thread owns every cache."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._epoch = time.time_ns()
+        self._copier = Copier()
+        self._pools = {pool.name: Pool(pool, config.limits, self._copier) for pool in config.pools}
+        self._registry = SessionRegistry(
+            self._pools, self._epoch, config.limits, config.liveness, str(config.attach_socket)
+        )
+        self._gate = Gate()
+        self._attach = AttachServer(config.attach_socket, self._registry, self._gate, self._epoch)
+        self._grpc = GrpcServer(config)
+        add_services(self._grpc.server, self._registry, self._pools, self._gate)
+
+    async def run(self) -> None:
+        """Return after SIGTERM or SIGINT, everything closed. Raises StartupError."""
+        try:
+            async with AsyncExitStack() as stop:
+                signals = stop.enter_context(StopSignals())
+                if await self._startup(stop, signals):
+                    await signals.stop.wait()
+                    await self._drain(signals)
+        except (AlreadyRunning, BindError, DeviceMemoryError) as error:
+            raise StartupError(str(error)) from error
+
+    async def _startup(self, stop: AsyncExitStack, signals: StopSignals) -> bool:
+        """Bring everything up; False where a signal came first. What must be undone is pushed on `stop`."""
+        _raise_descriptor_limit()
+        stop.callback(self._copier.close)
+        self._take_sockets(stop)
+        await self._grpc.start()
+        stop.push_async_callback(self._grpc.stop, 0)
+        if not await self._allocate(signals):
+            return False
+        for pool in self._pools.values():
+            stop.callback(pool.close)
+        self._attach.start()
+        stop.push_async_callback(self._attach.close)
+        metrics = self._start_metrics(stop)
+        ticking = asyncio.create_task(self._tick(metrics))
+        stop.callback(ticking.cancel)
+        # What start-up made lives as long as the daemon: collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        self._gate.state = State.SERVING
+        await self._grpc.set_serving(True)
+        log.info("serving %s on %s, epoch %d", ", ".join(self._pools), self._config.socket, self._epoch)
+        return True
+
+    async def _drain(self, signals: StopSignals) -> None:
+        """Refuse new work, let calls under way end within the grace; a second signal ends them at once."""
+        log.info("draining for at most %g s; a second signal ends it", self._config.drain_seconds)
+        self._gate.state = State.DRAINING
+        await self._grpc.announce_end()
+        await self._attach.stop_accepting()
+        # An open stream would hold the graceful stop for its whole grace.
+        self._registry.stop_streams(Refusal(Reason.DRAINING, "the daemon is shutting down; reconnect to its successor"))
+        drained = asyncio.create_task(self._grpc.stop(self._config.drain_seconds))
+        hurry = asyncio.create_task(signals.hurry.wait())
+        await asyncio.wait({drained, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+
+    def _take_sockets(self, stop: AsyncExitStack) -> None:
+        """Lock the sockets' path, then remove what a killed daemon left there. Raises AlreadyRunning."""
+        config = self._config
+        lock = LockFile(config.lock_file)
+        try:
+            config.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            raise StartupError(
+                f"cannot use {config.lock_file}: {error.strerror}; give --socket PATH or set XDG_RUNTIME_DIR"
+            ) from error
+        stop.callback(lock.release)
+        for path in (config.socket, config.attach_socket):
+            if path.is_socket():
+                path.unlink()
+            elif path.exists():
+                raise StartupError(f"{path} exists and is no socket: remove it, or give another --socket")
+
+    async def _allocate(self, signals: StopSignals) -> bool:
+        """Allocate all pools on a thread; False where a signal came first. Raises DeviceMemoryError."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Exception | None] = loop.create_future()
+
+        def work() -> None:
+            error: Exception | None = None
+            try:
+                for pool in self._pools.values():
+                    pool.allocate()
+            except Exception as problem:
+                error = problem
+            with suppress(RuntimeError):  # the loop is closed: a signal came first
+                loop.call_soon_threadsafe(outcome.set_result, error)
+
+        # Not an executor's thread: nobody waits for this one where the daemon is told to stop.
+        threading.Thread(target=work, name="radixd-allocate", daemon=True).start()
+        stopped = asyncio.create_task(signals.stop.wait())
+        outcome.add_done_callback(lambda _: stopped.cancel())
+        await asyncio.wait({stopped})
+        if not outcome.done():
+            return False
+        if (error := outcome.result()) is not None:
+            raise error
+        return True
+
+    def _start_metrics(self, stop: AsyncExitStack) -> MetricsServer | None:
+        address = self._config.metrics
+        if address is None:
+            return None
+        try:
+            metrics = MetricsServer(address, self._pools, self._registry)
+        except OSError as error:
+            message = f"cannot serve metrics on {address}: {error.strerror}; choose another port with --metrics, or off"
+            raise StartupError(message) from error
+        stop.callback(metrics.close)
+        log.info("metrics on http://%s/metrics", metrics.address)
+        return metrics
+
+    async def _tick(self, metrics: MetricsServer | None) -> None:
+        """Tell the registry and the caches that time has passed."""
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            elapsed, last = now - last, now
+            if metrics is not None:
+                metrics.loop_lag.observe(max(0.0, elapsed - TICK_SECONDS))
+            self._registry.tick(elapsed)
+            for pool in self._pools.values():
+                if pool.broken is None:
+                    with guarded(pool, "ticking"):
+                        pool.cache.tick()
+
+
+def _raise_descriptor_limit() -> None:
+    """Every process attached costs two descriptors, every connection one: use what the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,85 @@
+"""The gRPC listener: its options, its sockets, health and reflection."""
+
+import os
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from radixd.server.config import Address, Config
+from radixd.v1 import admin_pb2, cache_pb2, session_pb2
+
+SERVICES = tuple(
+    service.full_name
+    for module in (cache_pb2, session_pb2, admin_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+)
+"""What health speaks of, beside "" for the whole daemon."""
+
+
+class BindError(RuntimeError):
+    """A socket cannot be bound; the message says which and what to do."""
+
+
+class GrpcServer:
+    """A grpc.aio server with health, NOT_SERVING at first, and reflection; others add their services before `start`."""
+
+    def __init__(self, config: Config) -> None:
+        self.server = grpc.aio.server(options=_options(config.limits.message_bytes))
+        self._config = config
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
+        reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), self.server)
+
+    async def start(self) -> None:
+        """Bind and listen. The caller holds the lock on the socket. Raises BindError."""
+        await self.set_serving(False)
+        _bind_unix(self.server, self._config.socket)
+        if self._config.tcp is not None:
+            _bind_tcp(self.server, self._config.tcp)
+        await self.server.start()
+
+    async def set_serving(self, serving: bool) -> None:
+        """What health answers for every service."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *SERVICES):
+            await self._health.set(name, status)
+
+    async def announce_end(self) -> None:
+        """NOT_SERVING, for good."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls, give those under way `grace` seconds, then cancel them; remove the socket."""
+        await self.server.stop(grace)
+        self._config.socket.unlink(missing_ok=True)
+
+
+def _options(message_bytes: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", message_bytes),
+        ("grpc.max_send_message_length", message_bytes),
+        # Two daemons would share a TCP port in silence.
+        ("grpc.so_reuseport", 0),
+        # Clients ping every 10 s, also between calls; gRPC's own limit of one in 300 s would hang up on them.
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def _bind_unix(server: grpc.aio.Server, path: Path) -> None:
+    previous = os.umask(0o177)  # the socket's mode, 0600, is the permission
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as error:
+        raise BindError(f"cannot bind {path}: {error}") from error
+    finally:
+        os.umask(previous)
+
+
+def _bind_tcp(server: grpc.aio.Server, address: Address) -> None:
+    try:
+        server.add_insecure_port(str(address))
+    except RuntimeError as error:
+        raise BindError(f"cannot bind {address}: is the port taken? Choose another --tcp ({error})") from error
