@@ -9,8 +9,8 @@ from radixd.server.cache.results import PageIds
 
 # Below this many bytes, slicing both runs and comparing them as bytes beats a vectorised compare's fixed cost.
 _COMPARE_AS_BYTES = 16_384
-# A vectorised compare goes in pieces whose intermediate result stays in the processor's cache.
-_COMPARE_PIECE = 65_536
+# A vectorised compare goes in pieces (elements of four bytes), so that an early difference costs little of a long run.
+_COMPARE_PIECE = 262_144
 
 
 class Node:
