@@ -84,7 +84,7 @@ def load_geometry(name_or_path: str) -> Geometry:
         if "components" in data:
             return Geometry.from_dict({"name": path.stem, "source": f"{path}", **data})
         return geometry_from_hf(data, path)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GeometryError(f"{path}: {error}") from error
 
 
