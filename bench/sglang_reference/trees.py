@@ -29,6 +29,9 @@ from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache  # noqa: 
 
 TREES = ("radix", "unified-py", "unified-rust")
 
+# On a busy machine a copy that torch splits over threads waits a scheduler quantum (8 ms) for the other half.
+torch.set_num_threads(1)
+
 
 class PoolFullError(RuntimeError):
     """Free and evictable slots together are fewer than asked for; what was evictable is gone."""
