@@ -117,7 +117,7 @@ class SessionRegistry(Generic[PoolT]):
         return self.pools[session.pool.name]
 
     def holder_gone(self, session_id: int, holder: Holder) -> None:
-        """A process is proved gone. The last one's death ends the session; any other's bars what it may have written."""
+        """A process is proved gone. The last one's death ends the session, any other's bars its writes."""
         session = self._live.get(session_id) or self._retired.get(session_id)
         if session is None or holder not in session.holders:
             return
@@ -175,10 +175,10 @@ class SessionRegistry(Generic[PoolT]):
         return self._prove_gone(session)
 
     def stop_streams(self, refusal: Refusal) -> None:
-        """Ends every open stream; the sessions live on, in grace."""
+        """Ends every open stream after the reply at hand; the sessions live on, in grace."""
         for session in self._live.values():
             if session.stream is not None:
-                session.stream.stop(refusal)
+                session.stream.finish(refusal)
 
     def _end(self, session: ServedSession, reason: str, *, proved_gone: bool) -> int:
         """Rule 10: from here on everything of the session is answered NO_SESSION. Returns pages left retired."""

@@ -7,7 +7,7 @@ from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness, Silence
 from radixd.server.sessions.opening import Opening
-from radixd.server.sessions.replies import ReplyWindow
+from radixd.server.sessions.replies import Reply, ReplyWindow
 from radixd.server.sessions.served_pool import ServedPool
 
 
@@ -24,7 +24,11 @@ class Stream(Protocol):
     """An open Schedule stream."""
 
     def stop(self, refusal: Refusal) -> None:
-        """Ends the stream with `refusal`, soon; a Batch that runs goes on without it."""
+        """Ends the stream with `refusal` at once; a Batch that runs goes on without it."""
+        ...
+
+    def finish(self, refusal: Refusal) -> None:
+        """Ends the stream with `refusal` once the reply at hand, if any, is written."""
         ...
 
 
@@ -41,7 +45,7 @@ class ServedSession:
         self.limits = limits
         self.ended = False
         self.replies = ReplyWindow(limits.replay_batches, limits.replay_bytes)
-        self.running: asyncio.Task[None] | None = None
+        self.running: asyncio.Task[Reply] | None = None
         self.stream: Stream | None = None
         self.holders: set[Holder] = set()
         self.silence = Silence(liveness.ttl_seconds)

@@ -1,0 +1,145 @@
+"""One Batch, or one unary verb, on its way through the cache."""
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Protocol
+
+from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.rpc import verbs
+from radixd.server.rpc.convert import bad_field, fill_occupancy, finished_copy, publication
+from radixd.server.rpc.status import to_status
+from radixd.server.rpc.verbs import FAILED, Scope
+from radixd.server.sessions.fault import check_served, fault
+from radixd.server.sessions.replies import Reply
+from radixd.server.sessions.served_session import ServedSession
+from radixd.v1 import cache_pb2
+
+YIELD_SECONDS = 0.002
+"""After this long the loop gets its turn; one operation never yields."""
+
+
+class Run(Protocol):
+    """Operations that are carried out in order, some at a time."""
+
+    def proceed(self) -> bool:
+        """Carries out operations for YIELD_SECONDS; True once none is left. Refuses where the session has ended."""
+        ...
+
+    def reply(self, seq: int, epoch: int) -> Reply:
+        """The answer, once none is left."""
+        ...
+
+
+class BatchRun:
+    """The operations of a Batch; each is refused or carried out by itself."""
+
+    def __init__(self, session: ServedSession, batch: cache_pb2.Batch):
+        self._session = session
+        self._scope = Scope(session, session.pool.cache)
+        self._left: Iterator[cache_pb2.Operation] = iter(batch.operations)
+        self._reply = cache_pb2.BatchReply()
+        self._short_groups: set[int] = set()
+
+    def proceed(self) -> bool:
+        until = perf_counter() + YIELD_SECONDS
+        for operation in self._left:
+            self._session.check_live()
+            self._carry_out(operation, self._reply.results.add())
+            if perf_counter() > until:
+                return False
+        return True
+
+    def reply(self, seq: int, epoch: int) -> bytes:
+        fill_head(self._reply, self._session, seq, epoch)
+        return self._reply.SerializeToString()
+
+    def _carry_out(self, operation: cache_pb2.Operation, result: cache_pb2.OperationResult) -> None:
+        group = operation.group
+        if group in self._short_groups:
+            message = f"an earlier operation of group {group} met NO_PAGES; send this one again with the next Batch"
+            refusal: Refusal | None = Refusal(Reason.SKIPPED, message)
+        else:
+            refusal = attempt(self._session, lambda: _perform(self._scope, operation, result))
+        if refusal is not None:
+            if refusal.reason is Reason.NO_PAGES and group:
+                self._short_groups.add(group)
+            result.status.CopyFrom(to_status(refusal))
+        opened = FAILED if refusal is not None else result.acquire.lease_id
+        self._scope.opened.append(opened if operation.HasField("acquire") else None)
+
+
+class VerbResponse(Protocol):
+    """The response message of a unary verb."""
+
+    @property
+    def reply(self) -> cache_pb2.BatchReply: ...
+
+    def SerializeToString(self) -> bytes: ...
+
+
+class VerbRun:
+    """A unary call: one operation, whose refusal is the whole answer."""
+
+    def __init__(self, session: ServedSession, response: VerbResponse, verb: Callable[[Scope], None]):
+        self._session = session
+        self._response = response
+        self._verb = verb
+        self._refusal: Refusal | None = None
+
+    def proceed(self) -> bool:
+        scope = Scope(self._session, self._session.pool.cache)
+        self._refusal = attempt(self._session, lambda: self._verb(scope))
+        return True
+
+    def reply(self, seq: int, epoch: int) -> Reply:
+        if self._refusal is not None:
+            self._refusal.facts["seq"] = seq  # tells the client that this refusal has used up its seq
+            return self._refusal
+        fill_head(self._response.reply, self._session, seq, epoch)
+        return self._response.SerializeToString()
+
+
+def attempt(session: ServedSession, operation: Callable[[], None]) -> Refusal | None:
+    """Carries one operation out. Returns why not, where it was not."""
+    try:
+        check_served(session.pool)
+        operation()
+    except Refusal as refusal:
+        return refusal
+    except Exception as error:
+        return fault(session.pool, error, "an operation")
+    return None
+
+
+def _perform(scope: Scope, operation: cache_pb2.Operation, result: cache_pb2.OperationResult) -> None:
+    match operation.WhichOneof("verb"):
+        case "match":
+            verbs.match(scope, operation.match, result.match)
+        case "acquire":
+            verbs.acquire(scope, operation.acquire, result.acquire)
+        case "allocate":
+            verbs.allocate(scope, operation.allocate, result.allocate)
+        case "insert":
+            verbs.insert(scope, operation.insert, result.insert)
+            result.insert.SetInParent()  # a result of zeros alone would be no result
+        case "free":
+            verbs.free(scope, operation.free, result.free)
+            result.free.SetInParent()
+        case "release":
+            verbs.release(scope, operation.release, result.release)
+            result.release.SetInParent()
+        case "move":
+            verbs.move(scope, operation.move, result.move)
+        case None:
+            raise bad_field("verb", "the operation names none that this daemon knows; see OpenSession's capabilities")
+
+
+def fill_head(reply: cache_pb2.BatchReply, session: ServedSession, seq: int, epoch: int) -> None:
+    """Writes what every reply carries: the pool as it is now, and what has ended since the last one."""
+    cache = session.pool.cache
+    reply.seq = seq
+    reply.epoch = epoch
+    reply.generation = cache.generation
+    fill_occupancy(reply.device, cache.occupancy(session.id))
+    reply.publications.extend(map(publication, cache.take_publications(session.id)))
+    reply.finished_copies.extend(map(finished_copy, cache.take_finished_copies(session.id)))

@@ -1,0 +1,57 @@
+"""How calls meet gRPC: what is read off the wire, and a refusal's way back."""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import grpc
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
+
+from radixd.server.cache.refusal import Refusal
+from radixd.server.rpc.status import abort
+
+Methods = dict[str, grpc.RpcMethodHandler[Any, Any]]
+"""A service's methods by name; each has its own request and response."""
+
+
+class Message(Protocol):
+    """A protobuf message, as far as the wire goes."""
+
+    @classmethod
+    def FromString(cls, s: bytes) -> Self: ...
+
+    def SerializeToString(self) -> bytes: ...
+
+
+MessageT = TypeVar("MessageT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class Received(NamedTuple, Generic[MessageT]):
+    """A request and the digest of the bytes that it came as: by it, a retry is known to be one."""
+
+    digest: bytes
+    message: MessageT
+
+
+def receiver(message_type: type[MessageT]) -> Callable[[bytes], Received[MessageT]]:
+    """Reads requests of one type; equal bytes read as two types have two digests."""
+    seed = xxh3_64_intdigest(message_type.__name__.encode())
+    return lambda wire: Received(xxh3_128_digest(wire, seed), message_type.FromString(wire))
+
+
+def unary(
+    request_type: type[MessageT], answer: Callable[[MessageT], ResponseT]
+) -> grpc.RpcMethodHandler[MessageT, ResponseT]:
+    """A method that answers in one synchronous step, or raises Refusal."""
+
+    async def respond(request: MessageT, context: grpc.aio.ServicerContext[MessageT, ResponseT]) -> ResponseT:
+        try:
+            return answer(request)
+        except Refusal as refusal:
+            await abort(context, refusal)
+
+    return grpc.unary_unary_rpc_method_handler(
+        respond,
+        request_deserializer=request_type.FromString,
+        response_serializer=lambda response: response.SerializeToString(),
+    )
