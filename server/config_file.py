@@ -140,17 +140,23 @@ def _layout(table: Table, directory: Path) -> Layout | None:
     multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
     tokens = table.integer("tokens", 0, low=1, high=2**31)
     nbytes = table.get("bytes", _bytes, 0)
-    if bool(tokens) == bool(nbytes):
+    if ("tokens" in table) == ("bytes" in table):
         table.error(f"{table.where}tokens: give either tokens (usable) or bytes (of one device, page 0 included)")
+        return None
+    if not tokens and not nbytes:
         return None
     try:
         geometry = load_geometry(named if named in PRESETS else str(directory / named))
+    except ValueError as error:
+        table.error(f"{table.where}geometry: {error}")
+        return None
+    try:
         pages = tokens // geometry.page_size if tokens else pages_for_bytes(geometry, nbytes, multiple)
         if not pages:
-            raise FieldError(f"tokens: {tokens} are less than one page of {geometry.page_size}")
+            raise FieldError(f"{tokens} tokens are less than one page of {geometry.page_size}")
         return Layout(geometry, kind, pages, multiple)
     except ValueError as error:
-        table.error(f"{table.where}{error}")
+        table.error(f"{table.where}{'tokens' if tokens else 'bytes'}: {error}")
         return None
 
 

@@ -36,6 +36,9 @@ class Table:
         self._children.append(table)
         return table
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._data
+
     def get(self, key: str, read: Read[Value], default: Value) -> Value:
         """`read` of the key, or `default` where it is absent or wrong."""
         self._known.append(key)
