@@ -1,0 +1,296 @@
+"""Builds a Batch: any number of operations in order, each with a result of its own."""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+import numpy.typing as npt
+
+from radixd.client import convert
+from radixd.client.lease import LeaseState, Standing
+from radixd.client.operation import Operation
+from radixd.client.results import InsertResult, MatchResult, ReleaseResult
+from radixd.client.tokens import TOKEN_BYTES, Pages, Tokens, id_bytes, page_ids, token_bytes
+from radixd.v1 import cache_pb2, types_pb2
+
+T = TypeVar("T")
+L = TypeVar("L", bound=LeaseState)
+L_co = TypeVar("L_co", bound=LeaseState, covariant=True)
+
+Answer = cache_pb2.OperationResult
+
+
+class Scope(Protocol[L_co]):
+    """The session that a Batch is built for."""
+
+    standing: Standing
+    launched: int
+
+    def new_lease(self) -> L_co:
+        """A lease that nobody has answered yet."""
+
+
+class BatchBuilder(Generic[L]):
+    """The contract's verbs. Each appends an operation; nothing else changes until the Batch's reply comes.
+
+    A lease is given as itself, or as the Operation of this Batch that opens it. Arguments that many verbs share:
+        tokens: see `radixd.client.tokens.Tokens`.
+        group: operations of one group (not 0) stand in line: after its first NO_PAGES the rest is SKIPPED.
+        after_step: the step that writes what is to be published; None: the last one launched, which is always safe.
+
+    Raises ValueError or TypeError for arguments that are no tokens or ids; the Batch is then as it was.
+    """
+
+    def __init__(self, scope: Scope[L]) -> None:
+        self._scope = scope
+        self.sent = False
+        self.message = cache_pb2.Batch()
+        self.operations: list[Operation[object]] = []
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def match(
+        self,
+        tokens: Tokens,
+        *,
+        extra_key: bytes = b"",
+        cache_salt: bytes = b"",
+        max_tokens: int | None = None,
+        peek: bool = False,
+        group: int = 0,
+    ) -> Operation[MatchResult]:
+        """The longest cached prefix of `tokens`, at most `max_tokens` (None: all but one). `peek` keeps recency."""
+        packed = token_bytes(tokens)
+        verb = cache_pb2.Match(namespace=_namespace(extra_key, cache_salt), max_tokens=max_tokens, peek=peek)
+        self.message.operations.add(group=group, match=verb).match.tokens = packed
+        return self._add(lambda answer: convert.match_result(answer.match))
+
+    def match_lease(
+        self, lease: L | Operation[L], *, max_tokens: int | None = None, peek: bool = False, group: int = 0
+    ) -> Operation[MatchResult]:
+        """As `match`, of a lease's tokens: the daemon has them already."""
+        verb = cache_pb2.Match(lease=self._refer(lease), max_tokens=max_tokens, peek=peek)
+        self.message.operations.add(group=group, match=verb)
+        return self._add(lambda answer: convert.match_result(answer.match))
+
+    def acquire(
+        self,
+        tokens: Tokens,
+        *,
+        extra_key: bytes = b"",
+        cache_salt: bytes = b"",
+        max_tokens: int | None = None,
+        allocate_to: int | None = None,
+        reserve_to: int | None = None,
+        priority: int | None = None,
+        retain_seconds: float | None = None,
+        group: int = 0,
+    ) -> Operation[L]:
+        """Open a lease: match, lock the match, allocate and reserve, all or nothing.
+
+        Args:
+            max_tokens: the most that may be matched. None: all but one, which is left to compute.
+            allocate_to: slots wanted now, as a length. None: all of `tokens`.
+            reserve_to: the length that the lease is sure to need in the end. None: `allocate_to`.
+            priority: of the pages it publishes, 0 (evicted first) to 100. None: 50.
+            retain_seconds: how long after its last hit the priority holds. None: for ever.
+        """
+        packed = token_bytes(tokens)
+        verb = cache_pb2.Acquire(
+            namespace=_namespace(extra_key, cache_salt),
+            max_tokens=max_tokens,
+            allocate_to=allocate_to,
+            reserve_to=reserve_to,
+            priority=priority,
+            retain_seconds=retain_seconds,
+        )
+        self.message.operations.add(group=group, acquire=verb).acquire.tokens = packed
+        lease = self._scope.new_lease()
+
+        def opened(answer: Answer) -> L:
+            lease.on_opened(answer.acquire.lease_id, len(packed) // TOKEN_BYTES)
+            return _activated(lease, answer.acquire)
+
+        return self._add(opened)
+
+    def wait(
+        self,
+        tokens: Tokens,
+        *,
+        extra_key: bytes = b"",
+        cache_salt: bytes = b"",
+        priority: int | None = None,
+        retain_seconds: float | None = None,
+        group: int = 0,
+    ) -> Operation[L]:
+        """Open a lease with its tokens alone, so that they travel once: `match_lease` and `activate` it later."""
+        packed = token_bytes(tokens)
+        verb = cache_pb2.Acquire(
+            namespace=_namespace(extra_key, cache_salt), wait=True, priority=priority, retain_seconds=retain_seconds
+        )
+        self.message.operations.add(group=group, acquire=verb).acquire.tokens = packed
+        lease = self._scope.new_lease()
+
+        def opened(answer: Answer) -> L:
+            lease.on_opened(answer.acquire.lease_id, len(packed) // TOKEN_BYTES)
+            return lease
+
+        return self._add(opened)
+
+    def activate(
+        self,
+        lease: L,
+        *,
+        max_tokens: int | None = None,
+        allocate_to: int | None = None,
+        reserve_to: int | None = None,
+        group: int = 0,
+    ) -> Operation[L]:
+        """Acquire with the tokens of a waiting lease; arguments as there."""
+        self._check(lease)
+        verb = cache_pb2.Acquire(
+            lease_id=lease.lease_id, max_tokens=max_tokens, allocate_to=allocate_to, reserve_to=reserve_to
+        )
+        self.message.operations.add(group=group, acquire=verb)
+        return self._add(lambda answer: _activated(lease, answer.acquire))
+
+    def allocate(
+        self, lease: L | Operation[L], allocate_to: int, tokens: Tokens = b"", *, group: int = 0
+    ) -> Operation[Pages]:
+        """Grow the table to `allocate_to` tokens and append known `tokens`: the pages that came, int32."""
+        packed, reference, owner = token_bytes(tokens), self._refer(lease), _resolver(lease)
+        operation = self.message.operations.add(group=group)
+        verb = operation.allocate
+        verb.lease.CopyFrom(reference)
+        verb.allocate_to = allocate_to
+        verb.tokens = packed
+
+        def grown(answer: Answer) -> Pages:
+            pages = page_ids(answer.allocate.pages)
+            owner().on_grown(pages, len(packed) // TOKEN_BYTES)
+            return pages
+
+        return self._add(grown)
+
+    def insert(
+        self,
+        lease: L | Operation[L],
+        written: int,
+        *,
+        after_step: int | None = None,
+        tokens: Tokens = b"",
+        group: int = 0,
+    ) -> Operation[InsertResult]:
+        """Append known `tokens` and publish whole pages up to `written`, once `after_step` has completed."""
+        packed, reference, owner = token_bytes(tokens), self._refer(lease), _resolver(lease)
+        operation = self.message.operations.add(group=group)
+        verb = operation.insert
+        verb.lease.CopyFrom(reference)
+        verb.written = written
+        verb.after_step = self._scope.launched if after_step is None else after_step
+        verb.tokens = packed
+
+        def inserted(answer: Answer) -> InsertResult:
+            told = answer.insert
+            patches = [convert.table_patch(patch) for patch in told.patches]
+            owner().on_inserted(written, len(packed) // TOKEN_BYTES, told.published, patches)
+            return InsertResult(told.published, told.pending)
+
+        return self._add(inserted)
+
+    def free(self, lease: L | Operation[L], from_length: int, *, group: int = 0) -> Operation[int]:
+        """Give up the pages above `from_length` tokens: how many they were. Rejected drafts need no Free."""
+        reference, owner = self._refer(lease), _resolver(lease)
+        verb = self.message.operations.add(group=group).free
+        verb.lease.CopyFrom(reference)
+        verb.from_length = from_length
+
+        def freed(answer: Answer) -> int:
+            owner().on_freed(from_length, answer.free.allocated)
+            return answer.free.freed_pages
+
+        return self._add(freed)
+
+    def release(
+        self,
+        lease: L | Operation[L],
+        *,
+        publish_to: int = 0,
+        after_step: int | None = None,
+        keep: bool = False,
+        tokens: Tokens = b"",
+        group: int = 0,
+    ) -> Operation[ReleaseResult]:
+        """End the lease after publishing up to `publish_to` (0: nothing more); `keep` returns it to waiting instead."""
+        packed, reference, owner = token_bytes(tokens), self._refer(lease), _resolver(lease)
+        verb = self.message.operations.add(group=group).release
+        verb.lease.CopyFrom(reference)
+        verb.publish_to = publish_to
+        verb.after_step = self._scope.launched if after_step is None else after_step
+        verb.keep = keep
+        verb.tokens = packed
+
+        def released(answer: Answer) -> ReleaseResult:
+            if keep:
+                owner().on_retracted(len(packed) // TOKEN_BYTES)
+            else:
+                owner().on_released()
+            return ReleaseResult(answer.release.published, answer.release.freed_pages)
+
+        return self._add(released)
+
+    def move(
+        self, lease: L | Operation[L], sources: npt.ArrayLike, destinations: npt.ArrayLike, *, group: int = 0
+    ) -> Operation[int]:
+        """Copy tokens between slots of the lease, as if all were read before any is written: the copy's id.
+
+        The bytes are in place when a later reply names the id; until then `lease.copying`.
+        """
+        packed = id_bytes(sources, "sources"), id_bytes(destinations, "destinations")
+        reference, owner = self._refer(lease), _resolver(lease)
+        verb = self.message.operations.add(group=group).move
+        verb.lease.CopyFrom(reference)
+        verb.sources, verb.destinations = packed
+
+        def started(answer: Answer) -> int:
+            owner().on_copy_started(answer.move.copy_id)
+            return answer.move.copy_id
+
+        return self._add(started)
+
+    def _add(self, settle: Callable[[Answer], T]) -> Operation[T]:
+        operation = Operation(len(self.operations), settle)
+        self.operations.append(operation)
+        return operation
+
+    def _refer(self, lease: L | Operation[L]) -> cache_pb2.LeaseRef:
+        """The lease's id or, for one that this Batch opens, the place of its Acquire."""
+        if isinstance(lease, Operation):
+            if not lease.done:
+                if lease not in self.operations[lease.index : lease.index + 1]:
+                    raise ValueError("the lease is opened by another Batch: wait for its reply, then use the lease")
+                return cache_pb2.LeaseRef(opened_by=lease.index)
+            lease = lease.result()
+        self._check(lease)
+        return cache_pb2.LeaseRef(id=lease.lease_id)
+
+    def _check(self, lease: L) -> None:
+        lease.check()
+        if lease.standing is not self._scope.standing:
+            raise ValueError(f"lease {lease.lease_id} belongs to another session")
+
+
+def _resolver(lease: L | Operation[L]) -> Callable[[], L]:
+    """The lease once the reply has come: an Acquire of the same Batch is settled before what refers to it."""
+    if isinstance(lease, Operation):
+        return lease.result
+    return lambda: lease
+
+
+def _namespace(extra_key: bytes, cache_salt: bytes) -> types_pb2.Namespace | None:
+    return types_pb2.Namespace(extra_key=extra_key, cache_salt=cache_salt) if extra_key or cache_salt else None
+
+
+def _activated(lease: L, told: cache_pb2.AcquireResult) -> L:
+    lease.on_activated(page_ids(told.pages), told.device_tokens, told.rollback_tokens)
+    return lease

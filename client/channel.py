@@ -1,0 +1,48 @@
+"""How the client reaches a daemon: target, channel options, method names."""
+
+import os
+from pathlib import Path
+
+from radixd.client.errors import RadixError, Unreachable
+from radixd.gpu_pool.paths import default_socket
+from radixd.v1 import cache_pb2
+
+MESSAGE_BYTES = 64 * 2**20
+"""The contract's hard cap; the daemon's own limit, told by OpenSession, may be lower."""
+
+CALL_SECONDS = 10.0
+"""Deadline of the small unary calls: the daemon answers them in well under a millisecond."""
+
+IDLE_REPORT_SECONDS = 1.0
+"""How soon after its last step an idle engine's retired pages go free, though it sends no Batch."""
+
+OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    # A connection of one's own: two clients in a process neither share flow control nor each other's fate.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Retries are ours: only we know which seq is unanswered.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+
+_CACHE = cache_pb2.DESCRIPTOR.services_by_name["Cache"]
+SCHEDULE = f"/{_CACHE.full_name}/{_CACHE.methods_by_name['Schedule'].name}"
+"""Called with bytes already serialised: what is sent again must be the very same."""
+
+
+def target(socket: str | os.PathLike[str] | None) -> str:
+    """gRPC's name for a Unix socket's path (None: the daemon's default one), or for host:port."""
+    if socket is None:
+        socket = default_socket()
+    name = os.fspath(socket)
+    if "/" not in name and ":" in name:
+        return name
+    return f"unix:{Path(name).absolute()}"
+
+
+def no_daemon(target: str, error: RadixError) -> Unreachable:
+    """The same, for people: where was looked, and what to do."""
+    return Unreachable(f"no daemon answers at {target}: start one with `radixd serve`, or name its socket ({error})")
