@@ -155,7 +155,7 @@ class PrefixCache:
         if walk is None:
             return MatchResult(0, 0, 0)
         if not peek:
-            self.tree.touch(walk.node)
+            self.tree.touch(walk.partial or walk.node)
         return MatchResult(walk.pages * self.config.page_size, self.tree.unlocked_pages(walk), rollback)
 
     def _walk(self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None) -> tuple[Walk | None, int]:
