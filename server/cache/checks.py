@@ -57,14 +57,19 @@ def check_after_step(session: Session, after_step: int) -> None:
         raise Refusal(Reason.BAD_FIELD, message, field="after_step")
 
 
-def check_giving_up(lease: Lease, from_length: int, kept: int, page_size: int) -> None:
-    """Refuses to give up pages above the `kept` first ones that are given up already, or are the tree's."""
+def check_giving_up(lease: Lease, from_length: int, kept: int, page_size: int, lookahead: int) -> None:
+    """Refuses to give up pages above the `kept` first ones that are given up already, or are the tree's.
+
+    The tokens that published pages are keyed by, `lookahead` of them beyond the pages, stay known too: another token
+    there would make them pages of another prefix.
+    """
     allocated = lease.table.length * page_size
     if kept > lease.table.length:
         message = f"from_length: {from_length} is beyond the {allocated} tokens allocated; those pages are free already"
         raise Refusal(Reason.DOUBLE_FREE, message, field="from_length", facts={"allocated": allocated})
-    if from_length < lease.pending:
-        message = f"from_length: {from_length} is below the {lease.pending} tokens published; the tree owns those"
+    keyed = lease.pending + lookahead if lease.pending else 0
+    if from_length < keyed:
+        message = f"from_length: {from_length} is below the {keyed} tokens that published pages stand for"
         raise Refusal(Reason.PUBLISHED, message, field="from_length", facts={"published": lease.pending})
 
 

@@ -325,7 +325,7 @@ class PrefixCache:
         session, lease = self.session(session_id), self._active(session_id, lease_id)
         check_no_copies(lease)
         kept, size = self._pages_for("from_length", from_length), self.config.page_size
-        check_giving_up(lease, from_length, kept, size)
+        check_giving_up(lease, from_length, kept, size, self.config.speculative.lookahead)
         pages = lease.table.truncate(kept)
         self.endings.retire(session, pages)
         lease.tokens.truncate(min(from_length, len(lease.tokens)))
