@@ -44,22 +44,29 @@ class Endings:
     def _free_retired(self, pages: PageIds) -> None:
         self._ledger.release(pages, Owner.RETIRED)
 
-    def end_lease(self, session: Session, lease: Lease, first_page: int, publish: Callable[[], object]) -> None:
-        """Ends an active lease, whose own pages from `first_page` on retire now, unless a copy may touch them.
+    def end_lease(
+        self, session: Session, lease: Lease, first_page: int, after_step: int, publish: Callable[[], object]
+    ) -> None:
+        """Ends an active lease: `publish` runs once `after_step` has completed and its copies are over.
 
-        Once launched steps and copies are over, the rest is published, or given up, and its lock returns.
+        Its own pages from `first_page` on retire now, unless a copy may touch them. What is still its own once launched
+        steps and copies are over is given up then, and its lock returns.
         """
         lease.ended = True
         self._admission.dismiss(lease)
-        if not lease.copies:
-            self.retire(session, lease.table.truncate(first_page))
         session.closing.add(lease)
-        lease.close = lambda: self._close(session, lease, publish)
+        if lease.copies:
+            lease.close = lambda: self._close(session, lease, publish)
+        else:
+            self.retire(session, lease.table.truncate(first_page))
+            session.fence.after(after_step, publish)
+            lease.close = lambda: self._close(session, lease)
         session.fence.after(session.fence.launched, lease.step_over)
 
-    def _close(self, session: Session, lease: Lease, publish: Callable[[], object]) -> None:
+    def _close(self, session: Session, lease: Lease, publish: Callable[[], object] | None = None) -> None:
         session.closing.discard(lease)
-        publish()
+        if publish is not None:
+            publish()
         self._ledger.release(lease.table.truncate(0), Owner.LEASED)
         self._unlock(lease)
 

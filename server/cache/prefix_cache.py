@@ -355,10 +355,11 @@ class PrefixCache:
             del session.leases[lease_id]
         if not lease.active:
             return ReleaseResult(0, 0)
-        first = max(self._publisher.reach(lease, publish_to), lease.pending) // self.config.page_size
-        before = lease.table.own_count()
-        self.endings.end_lease(session, lease, first, lambda: self._publish(session, lease, publish_to))
-        return ReleaseResult(lease.published, before - (first - lease.published // self.config.page_size))
+        size, own, inserted = self.config.page_size, lease.table.own_count(), self.counters.inserted_pages
+        first = max(self._publisher.reach(lease, publish_to), lease.pending) // size
+        self.endings.end_lease(session, lease, first, after_step, lambda: self._publish(session, lease, publish_to))
+        waiting = max(0, min(first, lease.table.length) - lease.published // size)
+        return ReleaseResult(lease.published, own - waiting - (self.counters.inserted_pages - inserted))
 
     # --- moving
 
