@@ -49,8 +49,7 @@ class Refused(RadixError):
 
     def __str__(self) -> str:
         told = ", ".join(f"{key}={value}" for key, value in sorted(self.facts.items()))
-        named = f"{self.field}: " if self.field else ""
-        return f"{self.reason}: {named}{super().__str__()}" + (f" ({told})" if told else "")
+        return f"{self.reason}: {super().__str__()}" + (f" ({told})" if told else "")
 
 
 class SessionOver(Refused):
