@@ -119,7 +119,8 @@ def _leases(cache: PrefixCache) -> Iterator[str]:
     size = cache.config.page_size
     for lease in _all_leases(cache):
         known, allocated = len(lease.tokens), lease.table.length * size
-        if not lease.published <= lease.pending <= allocated or not lease.written <= min(known, allocated):
+        within = lease.ended or lease.written <= min(known, allocated)  # an ended lease's tail is given up first
+        if not lease.published <= lease.pending <= allocated or not within:
             lengths = (lease.published, lease.pending, lease.written, known, allocated)
             yield f"lease {lease.lease_id} has published, pending, written, known, allocated {lengths}"
         if lease.anchor is None:
