@@ -1,5 +1,7 @@
 """The Cache service: the Schedule stream and the unary verbs, over one dispatch."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 

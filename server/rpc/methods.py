@@ -1,7 +1,9 @@
 """How calls meet gRPC: what is read off the wire, and a refusal's way back."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import grpc
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
@@ -9,7 +11,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 from radixd.server.cache.refusal import Refusal
 from radixd.server.rpc.status import abort
 
-Methods = dict[str, grpc.RpcMethodHandler[Any, Any]]
+Methods: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 """A service's methods by name; each has its own request and response."""
 
 

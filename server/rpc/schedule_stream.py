@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import TypeAlias
 
 import grpc
 
@@ -16,7 +17,7 @@ from radixd.server.sessions.served_session import ServedSession
 from radixd.v1 import cache_pb2
 
 Requests = AsyncIterator[Received[cache_pb2.Batch]]
-Context = grpc.aio.ServicerContext[Received[cache_pb2.Batch], bytes]
+Context: TypeAlias = "grpc.aio.ServicerContext[Received[cache_pb2.Batch], bytes]"
 
 
 class ScheduleStream:

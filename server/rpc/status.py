@@ -1,5 +1,7 @@
 """Refusals as google.rpc.Status, over the wire and inside a Batch."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Never, TypeVar
