@@ -1,0 +1,52 @@
+"""Prompts only, one request at a time: the order in which a cache's hits are compared with other caches'.
+
+Each request's Release and the next one's Acquire share a Batch, whose operations run in order: the hit is the same as
+if each had a Batch of its own. Steps cannot overlap here, for what a step in flight writes is not matchable yet.
+"""
+
+from collections.abc import Iterable
+
+from radixd.client import Lease, NeverFits, Operation, Session
+from radixd.server.replay.journal import Journal
+from radixd.server.replay.kernel import Kernel
+from radixd.server.replay.running import Access, RunningRequest
+from radixd.server.replay.step_batch import StepBatch, must
+from radixd.server.replay.tally import Outcome
+
+
+def run_one_by_one(session: Session, kernel: Kernel, journal: Journal, requests: Iterable[RunningRequest]) -> None:
+    """Run each request from Acquire to Release, in order."""
+    before: Lease | None = None
+    for running in requests:
+        batch = StepBatch(session)
+        _release(batch, before)
+        request = running.request
+        opened = batch.ops.acquire(request.prompt, extra_key=request.extra_key)
+        batch.expect("acquire", opened, lambda operation: None)
+        batch.run(journal.tally)
+        before = _prefill(session, kernel, running, opened)
+        hit = before.device_tokens if before else 0
+        journal.end(Outcome(request.index, "finished" if before else "never_fit", request.prompt.size, hit))
+        journal.tally.steps += 1
+    batch = StepBatch(session)
+    _release(batch, before)
+    batch.run(journal.tally)
+
+
+def _prefill(session: Session, kernel: Kernel, running: RunningRequest, opened: Operation[Lease]) -> Lease | None:
+    """Compute what the cache does not hold, in one step that is over before the next Batch; None: it never fits."""
+    if isinstance(opened.error, NeverFits):
+        return None
+    lease = opened.result()
+    pages, hit = lease.pages, lease.device_tokens
+    kernel.check(running, Access(pages, 0, running.seeds[:hit]))
+    kernel.poison(lease, hit // session.page_size)
+    kernel.write(Access(pages, hit, running.seeds[hit:]))
+    kernel.check(running, Access(pages, 0, running.seeds))
+    session.step(launched=session.launched + 1, completed=session.completed + 1)
+    return lease
+
+
+def _release(batch: StepBatch, lease: Lease | None) -> None:
+    if lease is not None:
+        batch.expect("release", batch.ops.release(lease, publish_to=lease.known, after_step=0), must)

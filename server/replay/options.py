@@ -1,0 +1,106 @@
+"""What the command line asked for, with its defaults filled in."""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from radixd.gpu_pool.layout import pages_for_bytes
+from radixd.gpu_pool.presets import load_geometry
+from radixd.server.replay.own_daemon import PoolChoice
+from radixd.server.replay.workload import WorkloadChoice
+
+POOL_BYTES = 2**30
+
+META_TOKENS = 100_000_000
+"""Without memory a pool may as well hold everything: the conversation trace has 1,411,425 distinct full pages."""
+
+POOL_FLAGS = ("geometry", "device", "pool_tokens", "policy", "layout")
+
+DEFAULTS: Mapping[str, object] = {"geometry": "glm-5.3", "policy": "priority", "layout": "page_first", "seed": 0}
+
+CONVERSATIONS: Mapping[str, object] = {
+    **DEFAULTS,
+    "requests": 420,
+    "schedulers": 4,
+    "decode": True,
+    "device": "cpu",
+    "kill_every": 150,
+    "aborts": 10,
+    "rollbacks": 10,
+    "reconnects": 4,
+}
+"""Defaults of the built-in workload: everything happens at least once."""
+
+TRACE: Mapping[str, object] = {
+    **DEFAULTS,
+    "requests": None,
+    "schedulers": 1,
+    "decode": False,
+    "device": "meta",
+    "kill_every": 0,
+    "aborts": 0,
+    "rollbacks": 0,
+    "reconnects": 0,
+}
+"""Defaults of a trace: its hits, exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run."""
+
+    target: str | None
+    """A running daemon; None: start one with `pool`."""
+    pool_name: str
+    pool: PoolChoice
+    workload: WorkloadChoice
+    schedulers: int
+    kill_every: int
+    aborts: int
+    rollbacks: int
+    reconnects: int
+    report: Path | None
+
+    @property
+    def one_by_one(self) -> bool:
+        """One scheduler and prompts alone run in strict order: hits are then a property of the cache alone."""
+        return self.schedulers == 1 and not self.workload.decode
+
+    @classmethod
+    def read(cls, args: Namespace) -> Self:
+        """The flags given, and the workload's defaults for the rest. ValueError names the flag at fault."""
+        defaults = TRACE if args.trace else CONVERSATIONS
+        given = {name: value for name, value in vars(args).items() if value is not None}
+        useless = [f"--{name.replace('_', '-')}" for name in POOL_FLAGS if name in given and args.target]
+        if useless:
+            raise ValueError(f"{', '.join(useless)}: the daemon at --target has its pool already; leave it out")
+        filled = Namespace(**{**defaults, **given})
+        if args.requests == "all":
+            filled.requests = None
+        return cls(
+            target=args.target,
+            pool_name=args.pool or "",
+            pool=PoolChoice(
+                filled.geometry,
+                filled.device,
+                args.pool_tokens or _pool_tokens(filled.geometry, filled.device),
+                filled.policy,
+                filled.layout,
+            ),
+            workload=WorkloadChoice(args.trace, filled.requests, filled.decode, filled.seed),
+            schedulers=filled.schedulers,
+            kill_every=filled.kill_every,
+            aborts=filled.aborts,
+            rollbacks=filled.rollbacks,
+            reconnects=filled.reconnects,
+            report=args.report,
+        )
+
+
+def _pool_tokens(geometry_name: str, device: str) -> int:
+    if device == "meta":
+        return META_TOKENS
+    geometry = load_geometry(geometry_name)
+    return pages_for_bytes(geometry, POOL_BYTES) * geometry.page_size

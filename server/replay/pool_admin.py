@@ -1,0 +1,82 @@
+"""The pool as its operator sees it, before and after a run."""
+
+import time
+from dataclasses import dataclass
+
+import grpc
+
+from radixd.server.cli.daemon_channel import MESSAGE_BYTES, TIMEOUT_S, CommandError, address
+from radixd.v1 import admin_pb2, admin_pb2_grpc
+
+CHECK_SECONDS = 300.0
+"""A recount of a million pages takes its time."""
+
+SETTLE_SECONDS = 10.0
+"""How long ended sessions may take to give their pages back: the contract says a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The pool after a run."""
+
+    total: int
+    free: int
+    cached: int
+    """Evictable pages. Free and cached ones are all there should be."""
+    held: int
+    """Protected, leased or retired, although everyone has left."""
+    leases: int
+    violations: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Everything is given back, and every page and lock was recounted."""
+        return not self.violations and not self.held and not self.leases and self.free + self.cached == self.total
+
+
+class PoolAdmin:
+    """The Admin service of one daemon, for one of its pools (empty: the only one)."""
+
+    def __init__(self, target: str, pool: str) -> None:
+        options = [("grpc.max_receive_message_length", MESSAGE_BYTES)]
+        self._channel = grpc.insecure_channel(address(target), options)
+        self._stub = admin_pb2_grpc.AdminStub(self._channel)
+        self._target = target
+        self._pool = pool
+
+    def close(self) -> None:
+        """Give up the connection."""
+        self._channel.close()
+
+    def occupancy(self) -> admin_pb2.PoolOccupancy:
+        """The pool now. Raises CommandError where the daemon does not answer, or has several pools."""
+        request = admin_pb2.OccupancyRequest(pool=self._pool)
+        try:
+            pools = self._stub.Occupancy(request, timeout=TIMEOUT_S, wait_for_ready=True).pools
+        except grpc.RpcError as error:
+            raise CommandError(f"the daemon at {self._target}: {error.details()} ({error.code().name})") from error
+        if len(pools) != 1:
+            raise CommandError(f"--pool: name one of {', '.join(pool.pool for pool in pools)}")
+        return pools[0]
+
+    def settled(self, sessions: int) -> admin_pb2.PoolOccupancy:
+        """The pool when no more than `sessions` are left, or after SETTLE_SECONDS."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while True:
+            pool = self.occupancy()
+            if (pool.sessions <= sessions and not pool.device.retired) or time.monotonic() > deadline:
+                return pool
+            time.sleep(0.05)
+
+    def ledger(self, pool: admin_pb2.PoolOccupancy) -> Ledger:
+        """Recount everything."""
+        reply = self._stub.Check(admin_pb2.CheckRequest(pool=self._pool), timeout=CHECK_SECONDS)
+        device = pool.device
+        return Ledger(
+            total=device.total,
+            free=device.free,
+            cached=device.evictable,
+            held=device.protected + device.leased + device.retired,
+            leases=pool.active_leases + pool.waiting_leases,
+            violations=tuple(reply.violations),
+        )

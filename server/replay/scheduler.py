@@ -1,0 +1,80 @@
+"""One scheduler process: a session, the pool's memory mapped, and an engine's loop over its share of the requests."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Literal
+
+from radixd.client import Client, RadixError, Session
+from radixd.server.replay.engine import Engine
+from radixd.server.replay.faults import Faults
+from radixd.server.replay.journal import Journal
+from radixd.server.replay.kernel import Kernel
+from radixd.server.replay.one_by_one import run_one_by_one
+from radixd.server.replay.running import MODEL, RunningRequest
+from radixd.server.replay.slot_bytes import NoBytes, PoolBytes, SlotBytes
+from radixd.server.replay.tally import Failure
+from radixd.server.replay.workload import Workload, WorkloadChoice
+
+PATIENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one scheduler process is to do."""
+
+    name: str
+    target: str
+    pool: str
+    dedup: Literal["keep", "patch"]
+    choice: WorkloadChoice
+    faults: Faults
+    indices: tuple[int, ...]
+    one_by_one: bool
+    reconnects: int
+
+
+def run_scheduler(job: Job, pipe: Connection) -> None:
+    """The process's whole life: Progress messages, or a Failure, go up the pipe; its end is the end of the work."""
+    try:
+        with Client(job.target) as client, _open(client, job) as session:
+            journal = Journal(pipe.send)
+            kernel = Kernel(session, _memory(session), journal)
+            requests = _requests(job, job.choice.open(), session.page_size)
+            if job.one_by_one:
+                run_one_by_one(session, kernel, journal, requests)
+            else:
+                Engine(session, kernel, journal, requests, job.reconnects).run()
+            journal.flush()
+    except (RadixError, OSError, ValueError) as error:
+        _fail(pipe, f"{type(error).__name__}: {error}")
+    except Exception:
+        _fail(pipe, traceback.format_exc())
+
+
+def _open(client: Client, job: Job) -> Session:
+    return client.open_session(pool=job.pool, name=job.name, model=MODEL, dedup=job.dedup, patience=PATIENCE_SECONDS)
+
+
+def _memory(session: Session) -> SlotBytes:
+    if not session.opened.attach_socket:
+        return NoBytes()
+    attachment = session.attach()
+    return PoolBytes(attachment.layout, [views.buffer.numpy() for views in attachment.views])
+
+
+def _requests(job: Job, workload: Workload, page_size: int) -> Iterator[RunningRequest]:
+    for index in job.indices:
+        yield RunningRequest(
+            workload[index],
+            abort=index in job.faults.aborts,
+            # More than a page: whole pages of drafts are there to be given back.
+            drafts=page_size + page_size // 8 if index in job.faults.drafts else 0,
+        )
+
+
+def _fail(pipe: Connection, text: str) -> None:
+    with suppress(OSError):
+        pipe.send(Failure(text))
