@@ -155,6 +155,12 @@ class Session(SessionState[Lease]):
         with self._lock:
             self.exchange.step(launched, completed)
 
+    def reconnect(self) -> None:
+        """Drop the stream and come back on a new one, as after a broken connection; the unanswered is sent again."""
+        with self._lock:
+            if self._stream is not None:
+                self._stream.cancel()
+
     def keep_alive(self) -> Occupancy:
         """Report the step counts now and read the ledger: an empty Batch."""
         return self.batch().send().result().device
