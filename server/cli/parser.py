@@ -4,12 +4,14 @@ import argparse
 from importlib.metadata import version
 
 from radixd.server.cli import actions, check, config_check, serve, sessions, status, tree
+from radixd.server.replay import cli as replay
 
 EXAMPLES = """\
 examples:
   radixd serve                                        a pool of 1 GiB in host memory, GLM-5.3's geometry
   radixd serve --config /etc/radixd.toml              what the file says
   radixd serve --geometry tiny --tokens 640000        one small pool
+  radixd replay                                       a daemon and four schedulers on one pool, every byte checked
   radixd status                                       the daemon, its pools and their pages
   radixd status --json | jq '.pools[0].device'
   radixd sessions                                     who is connected, and who holds pages
@@ -29,6 +31,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"radixd {version('radixd')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (serve, status, sessions, tree, check, actions, config_check):
+    for module in (serve, replay, status, sessions, tree, check, actions, config_check):
         module.add_parser(commands)
     return parser
