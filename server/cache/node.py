@@ -7,11 +7,6 @@ import numpy as np
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.results import PageIds
 
-# Below this many bytes, slicing both runs and comparing them as bytes beats a vectorised compare's fixed cost.
-_COMPARE_AS_BYTES = 16_384
-# A vectorised compare goes in pieces (elements of four bytes), so that an early difference costs little of a long run.
-_COMPARE_PIECE = 262_144
-
 
 class Node:
     """A run of whole pages: its key elements, its page ids, and what eviction and locks need to know.
@@ -47,19 +42,22 @@ class Node:
         """The run's first page: what its parent knows it by."""
         return self.buffer[self.start : self.start + page_bytes]
 
-    def common_bytes(self, key: bytes, at: int) -> int:
-        """How many bytes of the run equal key[at:], to the element of four bytes."""
-        length = min(self.stop - self.start, len(key) - at)
-        if length <= _COMPARE_AS_BYTES and self.buffer[self.start : self.start + length] == key[at : at + length]:
-            return length
-        mine = np.frombuffer(self.buffer, np.uint32, length // 4, self.start)
-        theirs = np.frombuffer(key, np.uint32, length // 4, at)
-        for piece in range(0, len(mine), _COMPARE_PIECE):
-            differs = mine[piece : piece + _COMPARE_PIECE] != theirs[piece : piece + _COMPARE_PIECE]
-            first = int(differs.argmax())
-            if differs[first]:
-                return 4 * (piece + first)
-        return length
+    def common_pages(self, key: bytes, at: int, limit: int, page_bytes: int) -> int:
+        """How many pages of the run, at most `limit`, equal key[at:]; the first does, or nobody would have come here.
+
+        All at once if they are equal, else by bisection. startswith compares in place; a slice would be copied first.
+        """
+        run = memoryview(self.buffer)[self.start : self.stop]
+        common = 1
+        unknown = step = min(len(self.pages), limit) - common
+        while unknown:
+            start, stop = common * page_bytes, (common + step) * page_bytes
+            if key.startswith(run[start:stop], at + start):
+                common, unknown = common + step, unknown - step
+            else:
+                unknown = step - 1
+            step = (unknown + 1) // 2
+        return common
 
     def cut_head(self, page_count: int, page_bytes: int, head: Node) -> None:
         """Gives the first pages of the run to `head`, a node with an empty one. Copies the shorter half at most."""

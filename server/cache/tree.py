@@ -59,11 +59,10 @@ class RadixTree:
             child = node.children.get(key[at : at + width])
             if child is None:
                 break
-            length = child.stop - child.start
-            common = min(child.common_bytes(key, at), end - at) // width * width
-            at += common
-            if common < length:
-                return Walk(node, child, common // width, at // width)
+            common = child.common_pages(key, at, (end - at) // width, width)
+            at += common * width
+            if common < len(child.pages):
+                return Walk(node, child, common, at // width)
             node = child
         return Walk(node, None, 0, at // width)
 
