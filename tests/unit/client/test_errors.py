@@ -2,25 +2,15 @@
 
 import grpc
 import pytest
-from google.protobuf import any_pb2, duration_pb2
-from google.rpc import code_pb2, error_details_pb2, status_pb2
+from google.protobuf import duration_pb2
+from google.rpc import error_details_pb2
 
 from radixd import client
 from radixd.client import errors
 from radixd.v1 import errors_pb2
+from tests.unit.client.refusals import packed, refusal
 
 REASONS = sorted(set(errors_pb2.ErrorReason.keys()) - {"ERROR_REASON_UNSPECIFIED"})
-
-
-def packed(message):
-    holder = any_pb2.Any()
-    holder.Pack(message)
-    return holder
-
-
-def refusal(reason, domain="radixd", **facts):
-    info = error_details_pb2.ErrorInfo(reason=reason, domain=domain, metadata=facts)
-    return status_pb2.Status(code=code_pb2.FAILED_PRECONDITION, message="why", details=[packed(info)])
 
 
 class EndedCall(grpc.RpcError):

@@ -20,7 +20,7 @@ from radixd.client.exchange import Exchange
 from radixd.client.lease import LeaseState, LeaseStatus
 from radixd.client.results import Limits, Liveness, OpenedSession
 from radixd.v1 import cache_pb2
-from tests.unit.client.test_errors import refusal
+from tests.unit.client.refusals import refusal
 
 LIMITS = Limits(
     message_bytes=10_000,
