@@ -125,7 +125,7 @@ class Operation(_message.Message):
     MOVE_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     """Operations of one group (not 0) stand in line: after its first NO_PAGES the rest of the group is SKIPPED, so that
-    short requests do not starve a long one. Operations of group 0 are independent.
+    short requests do not starve a long one, whatever their verbs. Operations of group 0 are independent.
     """
     @_builtins.property
     def match(self) -> Global___Match: ...

@@ -83,15 +83,18 @@ class CacheServicer(object):
         """The hot path and the heartbeat: one Batch a step, any number of operations in order, each with its own status.
         Several Batches may be in flight; replies come in order. A Batch once read runs to its end though its stream dies. A
         stream opened for a session that has one fences the older out with FENCED. The stream ends with NO_SESSION,
-        BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING or BROKEN_INVARIANT;
-        whatever concerns one operation stands in its result. While replies are not read, no further Batch is.
+        BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING, BUG or
+        BROKEN_INVARIANT; whatever concerns one operation stands in its result. A Batch refused so has done nothing, and its
+        seq stays free. All Batches of a stream are one session's. While replies are not read, no further Batch is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Match(self, request, context):
-        """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules.
+        """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules. Where the operation is
+        refused, that is the call's status and its answer to the seq: metadata `seq` of its ErrorInfo says so. A refusal
+        without it has left the seq free. What a reply would have told (publications, finished copies) comes with the next.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

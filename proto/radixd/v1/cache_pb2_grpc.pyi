@@ -58,11 +58,15 @@ class CacheStub:
     """The hot path and the heartbeat: one Batch a step, any number of operations in order, each with its own status.
     Several Batches may be in flight; replies come in order. A Batch once read runs to its end though its stream dies. A
     stream opened for a session that has one fences the older out with FENCED. The stream ends with NO_SESSION,
-    BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING or BROKEN_INVARIANT;
-    whatever concerns one operation stands in its result. While replies are not read, no further Batch is.
+    BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING, BUG or
+    BROKEN_INVARIANT; whatever concerns one operation stands in its result. A Batch refused so has done nothing, and its
+    seq stays free. All Batches of a stream are one session's. While replies are not read, no further Batch is.
     """
     Match: _grpc.UnaryUnaryMultiCallable[_cache_pb2.MatchRequest, _cache_pb2.MatchResponse]
-    """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules."""
+    """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules. Where the operation is
+    refused, that is the call's status and its answer to the seq: metadata `seq` of its ErrorInfo says so. A refusal
+    without it has left the seq free. What a reply would have told (publications, finished copies) comes with the next.
+    """
     Acquire: _grpc.UnaryUnaryMultiCallable[_cache_pb2.AcquireRequest, _cache_pb2.AcquireResponse]
     Allocate: _grpc.UnaryUnaryMultiCallable[_cache_pb2.AllocateRequest, _cache_pb2.AllocateResponse]
     Insert: _grpc.UnaryUnaryMultiCallable[_cache_pb2.InsertRequest, _cache_pb2.InsertResponse]
@@ -77,11 +81,15 @@ class CacheAsyncStub(CacheStub):
     """The hot path and the heartbeat: one Batch a step, any number of operations in order, each with its own status.
     Several Batches may be in flight; replies come in order. A Batch once read runs to its end though its stream dies. A
     stream opened for a session that has one fences the older out with FENCED. The stream ends with NO_SESSION,
-    BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING or BROKEN_INVARIANT;
-    whatever concerns one operation stands in its result. While replies are not read, no further Batch is.
+    BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING, BUG or
+    BROKEN_INVARIANT; whatever concerns one operation stands in its result. A Batch refused so has done nothing, and its
+    seq stays free. All Batches of a stream are one session's. While replies are not read, no further Batch is.
     """
     Match: _aio.UnaryUnaryMultiCallable[_cache_pb2.MatchRequest, _cache_pb2.MatchResponse]  # type: ignore[assignment]
-    """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules."""
+    """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules. Where the operation is
+    refused, that is the call's status and its answer to the seq: metadata `seq` of its ErrorInfo says so. A refusal
+    without it has left the seq free. What a reply would have told (publications, finished copies) comes with the next.
+    """
     Acquire: _aio.UnaryUnaryMultiCallable[_cache_pb2.AcquireRequest, _cache_pb2.AcquireResponse]  # type: ignore[assignment]
     Allocate: _aio.UnaryUnaryMultiCallable[_cache_pb2.AllocateRequest, _cache_pb2.AllocateResponse]  # type: ignore[assignment]
     Insert: _aio.UnaryUnaryMultiCallable[_cache_pb2.InsertRequest, _cache_pb2.InsertResponse]  # type: ignore[assignment]
@@ -99,8 +107,9 @@ class CacheServicer(metaclass=_abc_1.ABCMeta):
         """The hot path and the heartbeat: one Batch a step, any number of operations in order, each with its own status.
         Several Batches may be in flight; replies come in order. A Batch once read runs to its end though its stream dies. A
         stream opened for a session that has one fences the older out with FENCED. The stream ends with NO_SESSION,
-        BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING or BROKEN_INVARIANT;
-        whatever concerns one operation stands in its result. While replies are not read, no further Batch is.
+        BAD_SECRET, STALE_EPOCH, BAD_FIELD, SEQ_REUSED, SEQ_EXPIRED, LIMIT_EXCEEDED, STARTING, DRAINING, BUG or
+        BROKEN_INVARIANT; whatever concerns one operation stands in its result. A Batch refused so has done nothing, and its
+        seq stays free. All Batches of a stream are one session's. While replies are not read, no further Batch is.
         """
 
     @_abc_1.abstractmethod
@@ -109,7 +118,10 @@ class CacheServicer(metaclass=_abc_1.ABCMeta):
         request: _cache_pb2.MatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cache_pb2.MatchResponse, _abc.Awaitable[_cache_pb2.MatchResponse]]:
-        """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules."""
+        """Each verb as a call of its own: a Batch of one operation, with the same seq and retry rules. Where the operation is
+        refused, that is the call's status and its answer to the seq: metadata `seq` of its ErrorInfo says so. A refusal
+        without it has left the seq free. What a reply would have told (publications, finished copies) comes with the next.
+        """
 
     @_abc_1.abstractmethod
     def Acquire(

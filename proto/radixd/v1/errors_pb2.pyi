@@ -31,7 +31,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     DESCRIPTOR: _descriptor.EnumDescriptor
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     BAD_FIELD: _ErrorReason.ValueType  # 1
-    """INVALID_ARGUMENT. A field is malformed or out of its range; google.rpc.BadRequest names it. Correct the call."""
+    """INVALID_ARGUMENT. A field is malformed or out of its range; google.rpc.BadRequest names it, by its path inside the
+    verb's message or, for what a Batch says of its caller, from `call.` on. A `call.seq` out of line comes with
+    metadata `next_seq`, the one expected; so do SEQ_REUSED and SEQ_EXPIRED. Correct the call.
+    """
     NO_SESSION: _ErrorReason.ValueType  # 10
     """NOT_FOUND. No such session: never opened, closed, expired or reaped. Open a new one; its leases are gone."""
     NO_LEASE: _ErrorReason.ValueType  # 11
@@ -89,7 +92,10 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper): ...
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 BAD_FIELD: ErrorReason.ValueType  # 1
-"""INVALID_ARGUMENT. A field is malformed or out of its range; google.rpc.BadRequest names it. Correct the call."""
+"""INVALID_ARGUMENT. A field is malformed or out of its range; google.rpc.BadRequest names it, by its path inside the
+verb's message or, for what a Batch says of its caller, from `call.` on. A `call.seq` out of line comes with
+metadata `next_seq`, the one expected; so do SEQ_REUSED and SEQ_EXPIRED. Correct the call.
+"""
 NO_SESSION: ErrorReason.ValueType  # 10
 """NOT_FOUND. No such session: never opened, closed, expired or reaped. Open a new one; its leases are gone."""
 NO_LEASE: ErrorReason.ValueType  # 11

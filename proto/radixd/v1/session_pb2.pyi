@@ -198,7 +198,9 @@ class CloseSessionRequest(_message.Message):
     secret: _builtins.bytes
     epoch: _builtins.int
     completed: _builtins.int
-    """The last step seen finished on every rank. Equal to the session's `launched`, it lets every page go free at once."""
+    """The last step seen finished on every rank; less than was said before counts as that. Equal to the session's
+    `launched`, it lets every page go free at once.
+    """
     def __init__(
         self,
         *,

@@ -56,7 +56,8 @@ class SessionsServicer(object):
 
     def OpenSession(self, request, context):
         """Opens a session. Retried by `nonce`: the same nonce with the same content returns the same session while it lives.
-        Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL, GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING.
+        A nonce that comes with other content is a BAD_FIELD. Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL,
+        GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING, BROKEN_INVARIANT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -64,7 +65,7 @@ class SessionsServicer(object):
 
     def CloseSession(self, request, context):
         """Ends a session. Idempotent: an ended session is OK. Pages under a launched but uncompleted step stay retired until
-        its processes are gone. Errors: BAD_SECRET, STALE_EPOCH.
+        its processes are gone. Errors: BAD_SECRET, STALE_EPOCH, BAD_FIELD (`completed` beyond what was launched).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,7 +73,7 @@ class SessionsServicer(object):
 
     def KeepAlive(self, request, context):
         """Proves life where no Schedule stream is open, and reports steps seen finished. Errors: NO_SESSION, BAD_SECRET,
-        STALE_EPOCH, BAD_FIELD.
+        STALE_EPOCH, BAD_FIELD, BROKEN_INVARIANT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

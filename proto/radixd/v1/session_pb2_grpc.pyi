@@ -52,15 +52,16 @@ class SessionsStub:
     def __new__(cls, channel: _aio.Channel) -> SessionsAsyncStub: ...
     OpenSession: _grpc.UnaryUnaryMultiCallable[_session_pb2.OpenSessionRequest, _session_pb2.OpenSessionResponse]
     """Opens a session. Retried by `nonce`: the same nonce with the same content returns the same session while it lives.
-    Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL, GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING.
+    A nonce that comes with other content is a BAD_FIELD. Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL,
+    GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING, BROKEN_INVARIANT.
     """
     CloseSession: _grpc.UnaryUnaryMultiCallable[_session_pb2.CloseSessionRequest, _session_pb2.CloseSessionResponse]
     """Ends a session. Idempotent: an ended session is OK. Pages under a launched but uncompleted step stay retired until
-    its processes are gone. Errors: BAD_SECRET, STALE_EPOCH.
+    its processes are gone. Errors: BAD_SECRET, STALE_EPOCH, BAD_FIELD (`completed` beyond what was launched).
     """
     KeepAlive: _grpc.UnaryUnaryMultiCallable[_session_pb2.KeepAliveRequest, _session_pb2.KeepAliveResponse]
     """Proves life where no Schedule stream is open, and reports steps seen finished. Errors: NO_SESSION, BAD_SECRET,
-    STALE_EPOCH, BAD_FIELD.
+    STALE_EPOCH, BAD_FIELD, BROKEN_INVARIANT.
     """
 
 @_typing.type_check_only
@@ -68,15 +69,16 @@ class SessionsAsyncStub(SessionsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     OpenSession: _aio.UnaryUnaryMultiCallable[_session_pb2.OpenSessionRequest, _session_pb2.OpenSessionResponse]  # type: ignore[assignment]
     """Opens a session. Retried by `nonce`: the same nonce with the same content returns the same session while it lives.
-    Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL, GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING.
+    A nonce that comes with other content is a BAD_FIELD. Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL,
+    GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING, BROKEN_INVARIANT.
     """
     CloseSession: _aio.UnaryUnaryMultiCallable[_session_pb2.CloseSessionRequest, _session_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Ends a session. Idempotent: an ended session is OK. Pages under a launched but uncompleted step stay retired until
-    its processes are gone. Errors: BAD_SECRET, STALE_EPOCH.
+    its processes are gone. Errors: BAD_SECRET, STALE_EPOCH, BAD_FIELD (`completed` beyond what was launched).
     """
     KeepAlive: _aio.UnaryUnaryMultiCallable[_session_pb2.KeepAliveRequest, _session_pb2.KeepAliveResponse]  # type: ignore[assignment]
     """Proves life where no Schedule stream is open, and reports steps seen finished. Errors: NO_SESSION, BAD_SECRET,
-    STALE_EPOCH, BAD_FIELD.
+    STALE_EPOCH, BAD_FIELD, BROKEN_INVARIANT.
     """
 
 class SessionsServicer(metaclass=_abc_1.ABCMeta):
@@ -87,7 +89,8 @@ class SessionsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_pb2.OpenSessionResponse, _abc.Awaitable[_session_pb2.OpenSessionResponse]]:
         """Opens a session. Retried by `nonce`: the same nonce with the same content returns the same session while it lives.
-        Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL, GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING.
+        A nonce that comes with other content is a BAD_FIELD. Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL,
+        GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING, BROKEN_INVARIANT.
         """
 
     @_abc_1.abstractmethod
@@ -97,7 +100,7 @@ class SessionsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_pb2.CloseSessionResponse, _abc.Awaitable[_session_pb2.CloseSessionResponse]]:
         """Ends a session. Idempotent: an ended session is OK. Pages under a launched but uncompleted step stay retired until
-        its processes are gone. Errors: BAD_SECRET, STALE_EPOCH.
+        its processes are gone. Errors: BAD_SECRET, STALE_EPOCH, BAD_FIELD (`completed` beyond what was launched).
         """
 
     @_abc_1.abstractmethod
@@ -107,7 +110,7 @@ class SessionsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_pb2.KeepAliveResponse, _abc.Awaitable[_session_pb2.KeepAliveResponse]]:
         """Proves life where no Schedule stream is open, and reports steps seen finished. Errors: NO_SESSION, BAD_SECRET,
-        STALE_EPOCH, BAD_FIELD.
+        STALE_EPOCH, BAD_FIELD, BROKEN_INVARIANT.
         """
 
 def add_SessionsServicer_to_server(servicer: SessionsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
