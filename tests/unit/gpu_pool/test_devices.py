@@ -206,11 +206,28 @@ def test_late_copies_run_in_the_order_given_and_synchronize_waits_for_all(make_p
         assert (views.page_rows[0][2:13] == first).all()
 
 
+def test_a_pools_copy_ends_with_its_last_device(make_pool: MakePool) -> None:
+    memory = make_pool("tiny", device="cpu_async", count=2)
+    last = memory.devices[-1]
+    assert isinstance(last, CpuAsyncDevice)
+    last.pause()
+    copy = copy_pages(memory, [1], [2])
+    memory.devices[0].synchronize()
+    assert not copy.done()
+    last.resume()
+    copy.result()
+    for views in memory.views:
+        assert torch.equal(views.page_rows[0][2], views.page_rows[0][1])
+
+
 def test_closing_runs_what_was_handed_in_without_further_delay() -> None:
     memory = PoolMemory.allocate(Layout(TINY, "page_first", 3), "cpu_async", copy_delay_s=3600.0)
     pages = memory.views[0].page_rows[0]
     pages[1] = 5
     late = copy_pages(memory, [1], [3])
+    with pytest.raises(TimeoutError):
+        late.result(timeout=0.05)
+    assert not pages[3].any()
     memory.close()
     assert late.done()
     assert (pages[3] == 5).all()

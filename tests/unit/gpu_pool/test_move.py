@@ -118,6 +118,18 @@ def test_a_late_move_uses_its_own_list(make_pool: MakePool) -> None:
     assert _raw(memory.views[0].buffer) == expected
 
 
+def test_a_late_page_copy_uses_its_own_list(make_pool: MakePool) -> None:
+    memory = make_pool("tiny", device="cpu_async")
+    before = memory.views[0].page_rows[0].clone()
+    src, dst = np.array([1], np.int64), np.array([2], np.int64)
+    copy = copy_pages(memory, src, dst)
+    src[:], dst[:] = 3, 4
+    copy.result()
+    after = memory.views[0].page_rows[0]
+    assert torch.equal(after[2], before[1])
+    assert torch.equal(after[4], before[4])
+
+
 @pytest.mark.parametrize(("kind", "multiple"), [("page_first", 1), ("page_first", 656), ("layer_first", 1)])
 def test_copied_pages_carry_every_token_and_no_other_page_changes(
     make_pool: MakePool, kind: LayoutKind, multiple: int

@@ -1,6 +1,7 @@
 """load_geometry: presets, files, checkpoint configs, and one clear line for everything else."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ LLAMA_CONFIG: dict[str, object] = {
 }
 
 
-def _load(folder: Path, config: dict[str, object]) -> Geometry:
+def _load(folder: Path, config: Mapping[str, object]) -> Geometry:
     path = folder / "config.json"
     path.write_text(json.dumps(config))
     return load_geometry(str(path))

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -134,7 +135,7 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_written(make_pool: 
     views = make_pool("tiny", pages=2).views[0]
     before = views.buffer.clone()
     nope, rope, keys = torch.ones(1, 16), torch.ones(1, 6, dtype=torch.bfloat16), torch.ones(1, 16)
-    for write, names in [
+    refused: list[tuple[Callable[[], None], str]] = [
         (lambda: write_latent(views, 0, [64], torch.ones(1, 15), rope), r"nope must have shape \(1, 16\)"),
         (lambda: write_latent(views, 0, [64], nope, torch.ones(1, 6)), "rope must be torch.bfloat16"),
         (lambda: write_latent(views, 0, [64], nope, rope[:, :5]), "rope must have shape"),
@@ -144,7 +145,8 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_written(make_pool: 
         (lambda: write_index(views, 0, [192], keys), r"within \[0, 191\]"),
         (lambda: write_index(views, 0, [-1], keys), r"within \[0, 191\]"),
         (lambda: write_index(views, 1, [64], keys), "does not have the component"),
-    ]:
+    ]
+    for write, names in refused:
         with pytest.raises(ValueError, match=names):
             write()
     assert torch.equal(views.buffer, before)
