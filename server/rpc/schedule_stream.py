@@ -51,10 +51,8 @@ class ScheduleStream:
         pump = asyncio.create_task(self._pump(requests))
         try:
             await asyncio.wait((pump, self._stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not self._stopped.done():
-                pump.result()
-        except Refusal as refusal:
-            self.stop(refusal)
+            if pump.done() and (refusal := pump.result()) is not None:
+                self.stop(refusal)
         finally:
             pump.cancel()
             if self._session is not None:
@@ -62,13 +60,18 @@ class ScheduleStream:
         if self._stopped.done():
             await abort(self._context, self._stopped.result())
 
-    async def _pump(self, requests: Requests) -> None:
-        async for received in requests:
-            self._reading = False
-            await self._context.write(await self._answer(received))
-            if self._finishing is not None:
-                raise self._finishing
-            self._reading = True
+    async def _pump(self, requests: Requests) -> Refusal | None:
+        """Why the stream must end; None where the client has ended it."""
+        try:
+            async for received in requests:
+                self._reading = False
+                await self._context.write(await self._answer(received))
+                if self._finishing is not None:
+                    return self._finishing
+                self._reading = True
+        except Refusal as refusal:
+            return refusal
+        return None
 
     async def _answer(self, received: Received[cache_pb2.Batch]) -> bytes:
         if self._stopped.done():
