@@ -93,7 +93,6 @@ class VerbRun:
 
     def reply(self, seq: int, epoch: int) -> Reply:
         if self._refusal is not None:
-            self._refusal.facts["seq"] = seq  # tells the client that this refusal has used up its seq
             return self._refusal
         fill_head(self._response.reply, self._session, seq, epoch)
         return self._response.SerializeToString()

@@ -78,6 +78,8 @@ class Dispatch:
             return refusal
         except Exception as error:
             reply = fault(session.pool, error, "answering a Batch")
+        if isinstance(reply, Refusal):
+            reply.facts["seq"] = seq  # tells the client that this refusal has used up its seq
         session.replies.record(digest, reply)
         return reply
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 
@@ -91,18 +92,28 @@ def acquire(scope: Scope, message: cache_pb2.Acquire, result: cache_pb2.AcquireR
     result.pages = acquired.pages.tobytes()
 
 
+class Lengths(TypedDict):
+    """The lengths of an Acquire, each None where unset."""
+
+    max_tokens: int | None
+    allocate_to: int | None
+    reserve_to: int | None
+
+
+def _lengths(message: cache_pb2.Acquire) -> Lengths:
+    return {
+        "max_tokens": message.max_tokens if message.HasField("max_tokens") else None,
+        "allocate_to": message.allocate_to if message.HasField("allocate_to") else None,
+        "reserve_to": message.reserve_to if message.HasField("reserve_to") else None,
+    }
+
+
 def _activate(scope: Scope, message: cache_pb2.Acquire) -> AcquireResult:
     given = [name for name in ("namespace", "priority", "retain_seconds") if message.HasField(name)]
     if message.tokens or message.wait or given:
         text = "a waiting lease has its namespace, tokens, priority and retention already: leave them and `wait` unset"
         raise bad_field("lease_id", text)
-    return scope.cache.activate(
-        scope.session.id,
-        message.lease_id,
-        max_tokens=message.max_tokens if message.HasField("max_tokens") else None,
-        allocate_to=message.allocate_to if message.HasField("allocate_to") else None,
-        reserve_to=message.reserve_to if message.HasField("reserve_to") else None,
-    )
+    return scope.cache.activate(scope.session.id, message.lease_id, **_lengths(message))
 
 
 def _wait(scope: Scope, message: cache_pb2.Acquire) -> int:
@@ -125,9 +136,7 @@ def _open(scope: Scope, message: cache_pb2.Acquire) -> AcquireResult:
         session.id,
         namespace(message.namespace, session.opening.model, session.limits),
         scope.tokens(message.tokens),
-        max_tokens=message.max_tokens if message.HasField("max_tokens") else None,
-        allocate_to=message.allocate_to if message.HasField("allocate_to") else None,
-        reserve_to=message.reserve_to if message.HasField("reserve_to") else None,
+        **_lengths(message),
         priority=_priority(message),
         retain_seconds=_retain_seconds(message),
     )

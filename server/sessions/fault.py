@@ -29,8 +29,9 @@ def stop_pool(pool: ServedPool, violations: str) -> None:
 def fault(pool: ServedPool, error: Exception, doing: str) -> Refusal:
     """What to answer after an unexpected exception out of the cache.
 
-    BUG where the ledger still adds up: the exception came before any change, and the daemon serves on. Otherwise the
-    pool is stopped and the answer is BROKEN_INVARIANT. To know, everything is recounted: slow, and worth it.
+    BUG where the ledger still adds up: the exception came before any change that matters, and the daemon serves on.
+    Otherwise the pool is stopped and the answer is BROKEN_INVARIANT. To know, everything is recounted: slow, and worth
+    it.
     """
     incident = token_hex(6)
     log.error("incident %s in pool %s, %s", incident, pool.name, doing, exc_info=error)
@@ -40,7 +41,7 @@ def fault(pool: ServedPool, error: Exception, doing: str) -> Refusal:
         stop_pool(pool, violations)
         message = f"pool {pool.name} is stopped, its ledger does not add up: {violations[:500]}; restart the daemon"
         return Refusal(Reason.BROKEN_INVARIANT, message, facts=facts)
-    message = f"{doing} failed before any change: {type(error).__name__}; report incident {incident} of the log"
+    message = f"{doing} failed with {type(error).__name__}, the ledger adds up; report incident {incident} of the log"
     return Refusal(Reason.BUG, message, facts=facts)
 
 
