@@ -104,7 +104,7 @@ def attempt(session: ServedSession, operation: Callable[[], None]) -> Refusal | 
         check_served(session.pool)
         operation()
     except Refusal as refusal:
-        return refusal
+        return refusal.with_traceback(None)  # it may be kept for long, and the request in its frames is large
     except Exception as error:
         return fault(session.pool, error, "an operation")
     return None

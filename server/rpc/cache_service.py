@@ -71,8 +71,9 @@ def _verb(
         try:
             session = dispatch.admit(request.call)
             run = VerbRun(session, response, lambda scope: verb(scope, request, response))
-            return await dispatch.answer(session, request.call, received.digest, run)
+            reply = await dispatch.answer(session, request.call, received.digest, run)
         except Refusal as refusal:
-            await abort(context, refusal)
+            reply = refusal
+        return await abort(context, reply) if isinstance(reply, Refusal) else reply
 
     return grpc.unary_unary_rpc_method_handler(respond, receiver(request_type))

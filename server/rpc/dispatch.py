@@ -9,7 +9,7 @@ from radixd.server.rpc.batch_run import Run
 from radixd.server.sessions.fault import check_served, fault
 from radixd.server.sessions.registry import PoolT, SessionRegistry
 from radixd.server.sessions.replies import Reply
-from radixd.server.sessions.served_session import ServedSession
+from radixd.server.sessions.served_session import ServedSession, Stream
 from radixd.v1 import cache_pb2
 
 
@@ -25,6 +25,11 @@ class Dispatch:
         self._registry = registry
         self._gate = gate
 
+    @property
+    def streams(self) -> set[Stream]:
+        """Every open stream, whoever's it is."""
+        return self._registry.streams
+
     def admit(self, call: cache_pb2.Call) -> ServedSession:
         """The session that calls.
 
@@ -36,27 +41,22 @@ class Dispatch:
         session.spoke()
         return session
 
-    async def answer(self, session: ServedSession, call: cache_pb2.Call, digest: bytes, run: Run) -> bytes:
+    async def answer(self, session: ServedSession, call: cache_pb2.Call, digest: bytes, run: Run) -> Reply:
         """The reply to the request of that digest, for the first time or again.
 
-        Refuses: what the reply says, and without a trace NO_SESSION, SEQ_REUSED, SEQ_EXPIRED, BAD_FIELD, BUG.
+        Refuses, with no trace left: NO_SESSION, SEQ_REUSED, SEQ_EXPIRED, BAD_FIELD, BUG, BROKEN_INVARIANT.
         """
         while session.running is not None:
             await asyncio.wait((session.running,))
         session.check_live()
         reply = session.replies.find(call.seq, digest)
-        if reply is None:
-            _begin(session, call)
-            reply = await self._run(session, call.seq, digest, run)
-        if isinstance(reply, Refusal):
-            raise reply
-        return reply
-
-    async def _run(self, session: ServedSession, seq: int, digest: bytes, run: Run) -> Reply:
-        reply = self._proceed(session, seq, digest, run)
         if reply is not None:
             return reply
-        task = session.running = asyncio.create_task(self._finish(session, seq, digest, run))
+        _begin(session, call)
+        reply = self._proceed(session, call.seq, digest, run)
+        if reply is not None:
+            return reply
+        task = session.running = asyncio.create_task(self._finish(session, call.seq, digest, run))
         await asyncio.wait((task,))
         return task.result()
 

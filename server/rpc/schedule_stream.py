@@ -13,6 +13,7 @@ from radixd.server.rpc.dispatch import Dispatch
 from radixd.server.rpc.methods import Received
 from radixd.server.rpc.status import abort
 from radixd.server.sessions.limits import check_limit
+from radixd.server.sessions.replies import Reply
 from radixd.server.sessions.served_session import ServedSession
 from radixd.v1 import cache_pb2
 
@@ -48,6 +49,7 @@ class ScheduleStream:
 
     async def serve(self, requests: Requests) -> None:
         """Serves until the client half-closes or goes away, or somebody stops the stream."""
+        self._dispatch.streams.add(self)
         pump = asyncio.create_task(self._pump(requests))
         try:
             await asyncio.wait((pump, self._stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -55,6 +57,7 @@ class ScheduleStream:
                 self.stop(refusal)
         finally:
             pump.cancel()
+            self._dispatch.streams.discard(self)
             if self._session is not None:
                 self._session.leave(self)
         if self._stopped.done():
@@ -65,7 +68,10 @@ class ScheduleStream:
         try:
             async for received in requests:
                 self._reading = False
-                await self._context.write(await self._answer(received))
+                reply = await self._answer(received)
+                if isinstance(reply, Refusal):
+                    return reply
+                await self._context.write(reply)
                 if self._finishing is not None:
                     return self._finishing
                 self._reading = True
@@ -73,7 +79,7 @@ class ScheduleStream:
             return refusal
         return None
 
-    async def _answer(self, received: Received[cache_pb2.Batch]) -> bytes:
+    async def _answer(self, received: Received[cache_pb2.Batch]) -> Reply:
         if self._stopped.done():
             raise self._stopped.result()
         batch = received.message

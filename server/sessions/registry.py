@@ -13,7 +13,7 @@ from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.opening import Opening
 from radixd.server.sessions.served_pool import ServedPool
-from radixd.server.sessions.served_session import Holder, ServedSession, no_session
+from radixd.server.sessions.served_session import Holder, ServedSession, Stream, no_session
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class SessionRegistry(Generic[PoolT]):
         self.limits = limits
         self.liveness = liveness
         self.attach_socket = attach_socket
+        self.streams: set[Stream] = set()  # every open one, also those that have not said yet whose they are
         self._serials = count(1)
         self._live: dict[int, ServedSession] = {}
         self._nonces: dict[bytes, ServedSession] = {}
@@ -176,9 +177,8 @@ class SessionRegistry(Generic[PoolT]):
 
     def stop_streams(self, refusal: Refusal) -> None:
         """Ends every open stream after the reply at hand; the sessions live on, in grace."""
-        for session in self._live.values():
-            if session.stream is not None:
-                session.stream.finish(refusal)
+        for stream in list(self.streams):
+            stream.finish(refusal)
 
     def _end(self, session: ServedSession, reason: str, *, proved_gone: bool) -> int:
         """Rule 10: from here on everything of the session is answered NO_SESSION. Returns pages left retired."""

@@ -5,7 +5,8 @@ import asyncio
 import grpc
 import pytest
 
-from radixd.server.cache.refusal import Reason
+from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.rpc.methods import receiver
 from radixd.v1 import cache_pb2 as pb
 from tests.contract.caller import Caller, end_of, ref
 from tests.contract.refusals import refused, result_refused
@@ -58,6 +59,10 @@ async def test_a_refused_unary_call_is_recorded_and_says_that_its_seq_is_spent(
         with refused(Reason.NO_LEASE) as told:
             await service.cache.Free(request)
         assert told.facts == {"seq": "1"}
+    session = service.registry.find(caller.id, caller.opened.secret, caller.opened.epoch)
+    kept = session.replies.find(1, receiver(pb.FreeRequest)(request.SerializeToString()).digest)
+    assert isinstance(kept, Refusal)
+    assert kept.__traceback__ is None  # else its frames would keep the request alive
     caller.seq = 1
     await caller.say()
 

@@ -168,9 +168,10 @@ async def test_the_death_of_all_processes_ends_a_session_with_its_open_stream(
 async def test_streams_end_when_the_daemon_drains_and_running_work_is_answered(
     service: Service, caller: Caller, other: Caller
 ) -> None:
-    streams = [caller.connect(), other.connect()]
+    streams = [caller.connect(), other.connect(), service.cache.Schedule()]
     await caller.say()
     await other.say()
+    await streams[2].wait_for_connection()
     service.registry.stop_streams(Refusal(Reason.DRAINING, "bye"))
     for stream in streams:
         with refused(Reason.DRAINING) as told:
