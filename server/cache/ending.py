@@ -93,10 +93,9 @@ class Endings:
             else:
                 remains.pages.append(lease.table.truncate(0))
                 self._unlock(lease)
-        patched_out = [pages for _, pages in session.superseded] + session.patched
-        for pages in patched_out:
-            self._ledger.change(pages, Owner.LEASED, Owner.RETIRED)
-        remains.pages += [*patched_out, *session.retiring.values()]
+        superseded = session.take_superseded(lambda _: True)
+        self._ledger.change(superseded, Owner.LEASED, Owner.RETIRED)
+        remains.pages += [superseded, *session.retiring.values()]
         self.remains[session.session_id] = remains
         self._settle(session.session_id)
         return self.retired_pages(session.session_id)

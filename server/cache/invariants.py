@@ -38,7 +38,7 @@ def _ledger(cache: PrefixCache) -> Iterator[str]:
     retired: list[PageIds] = []
     for session in cache.sessions.values():
         leased += [lease.table.own_pages() for lease in (*session.leases.values(), *session.closing)]
-        leased += [pages for _, pages in session.superseded] + session.patched
+        leased += [it.pages for it in session.superseded]
         retired += session.retiring.values()
         counted = sum(map(len, session.retiring.values()))
         if session.retired_pages != counted:

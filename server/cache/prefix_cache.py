@@ -43,7 +43,7 @@ from radixd.server.cache.results import (
     ReleaseResult,
     TablePatch,
 )
-from radixd.server.cache.session import Dedup, Session
+from radixd.server.cache.session import Dedup, Session, Superseded
 from radixd.server.cache.step import StepMark
 from radixd.server.cache.tokens import TokenBuffer, count_tokens
 from radixd.server.cache.tree import RadixTree, Walk
@@ -91,8 +91,8 @@ class PrefixCache:
             raise Refusal(Reason.BAD_FIELD, message, field="ack")
         session.seq = mark.seq
         session.fence.advance(mark.launched, mark.completed)
-        while session.superseded and session.superseded[0][0] <= mark.ack:
-            self.endings.retire(session, session.superseded.popleft()[1])
+        acknowledged = session.take_superseded(lambda it: it.reply is not None and it.reply <= mark.ack)
+        self.endings.retire(session, acknowledged)
 
     def complete(self, session_id: int, completed: int) -> None:
         """Takes an idle session's word on the steps it has seen finished."""
@@ -105,8 +105,7 @@ class PrefixCache:
         session = self.session(session_id)
         taken = tuple(session.publications)
         session.publications.clear()
-        session.superseded.extend((session.seq, pages) for pages in session.patched)
-        session.patched.clear()
+        session.carry_patches()
         return taken
 
     def take_finished_copies(self, session_id: int) -> tuple[FinishedCopy, ...]:
@@ -289,14 +288,14 @@ class PrefixCache:
         lease.written = max(lease.written, written)
         if after_step <= session.fence.completed:
             patches = self._publish(session, lease, written)
-            self._supersede_at(session)
+            session.carry_patches()
             return InsertResult(lease.published, False, patches)
         lease.pending = max(lease.pending, self._publisher.reach(lease, written))
         session.fence.after(after_step, lambda: self._publish_later(session, lease, written))
         return InsertResult(lease.published, True, ())
 
     def _publish(self, session: Session, lease: Lease, written: int) -> tuple[TablePatch, ...]:
-        """Publishes now; pages patched out wait in session.patched for a reply to carry the patch."""
+        """Publishes now; pages patched out wait until the reply that carries the patch is acknowledged."""
         # No reply will carry a patch to an ended lease: it keeps its duplicates, and gives them up with the rest.
         dedup = Dedup.KEEP if lease.ended else session.dedup
         before = lease.published
@@ -305,13 +304,8 @@ class PrefixCache:
         self.counters.inserted_pages += published.adopted
         self.counters.duplicate_pages += grown - published.adopted
         if len(published.replaced):
-            session.patched.append(published.replaced)
+            session.superseded.append(Superseded(lease, published.replaced))
         return published.patches
-
-    def _supersede_at(self, session: Session) -> None:
-        """The reply to the Batch at hand carries the patches: its acknowledgement retires what they replaced."""
-        session.superseded.extend((session.seq, pages) for pages in session.patched)
-        session.patched.clear()
 
     def _publish_later(self, session: Session, lease: Lease, written: int) -> None:
         patches = self._publish(session, lease, written)
@@ -355,7 +349,10 @@ class PrefixCache:
             del session.leases[lease_id]
         if not lease.active:
             return ReleaseResult(0, 0)
-        size, own, inserted = self.config.page_size, lease.table.own_count(), self.counters.inserted_pages
+        superseded = session.take_superseded(lambda it: it.lease is lease)
+        self.endings.retire(session, superseded)
+        size, inserted = self.config.page_size, self.counters.inserted_pages
+        own = lease.table.own_count() + len(superseded)
         first = max(self._publisher.reach(lease, publish_to), lease.pending) // size
         self.endings.end_lease(session, lease, first, after_step, lambda: self._publish(session, lease, publish_to))
         waiting = max(0, min(first, lease.table.length) - lease.published // size)

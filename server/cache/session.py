@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
+
+import numpy as np
 
 from radixd.server.cache.lease import Lease
 from radixd.server.cache.results import FinishedCopy, PageIds, Publication
@@ -17,6 +19,15 @@ class Dedup(StrEnum):
 
     KEEP = "keep"
     PATCH = "patch"
+
+
+@dataclass(slots=True)
+class Superseded:
+    """A lease's own pages that a patch has replaced, and the seq of the reply that carries it, once one does."""
+
+    lease: Lease
+    pages: PageIds
+    reply: int | None = None
 
 
 class Session:
@@ -31,12 +42,11 @@ class Session:
         self.leases: dict[int, Lease] = {}
         self.closing: set[Lease] = set()  # ended, but a step or a copy may still touch their pages
         self.retiring: dict[int, PageIds] = {}  # retired pages by the order of their retirement
-        self.superseded: deque[tuple[int, PageIds]] = deque()  # patched out, by the seq of the reply that said so
+        self.superseded: list[Superseded] = []
         self.retired_pages = 0
         self._retirements = count()
         self.publications: list[Publication] = []  # for the next reply
         self.finished_copies: list[FinishedCopy] = []  # for the next reply
-        self.patched: list[PageIds] = []  # patched out by a publication that no reply has carried yet
 
     @property
     def active_leases(self) -> int:
@@ -49,6 +59,17 @@ class Session:
     @property
     def reserved_pages(self) -> int:
         return sum(lease.reserved for lease in self.leases.values())
+
+    def carry_patches(self) -> None:
+        """The reply to the Batch at hand carries every patch so far."""
+        for it in self.superseded:
+            it.reply = self.seq if it.reply is None else it.reply
+
+    def take_superseded(self, over: Callable[[Superseded], bool]) -> PageIds:
+        """Takes out the superseded pages that are over."""
+        taken = [it.pages for it in self.superseded if over(it)]
+        self.superseded = [it for it in self.superseded if not over(it)]
+        return np.concatenate([np.empty(0, np.int32), *taken])
 
     def retire(self, pages: PageIds, free: Callable[[PageIds], None]) -> None:
         """Holds retired pages until the steps launched so far have completed, then frees them."""
