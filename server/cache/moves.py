@@ -46,6 +46,8 @@ class Moves:
         """Closes a copy, and what waited for it."""
         copy = self._copies.pop(copy_id)
         copy.session.finished_copies.append(FinishedCopy(copy_id, error))
+        if error and copy.lease.ended:
+            copy.lease.barred = True  # nobody can repair the bytes, so what waits to be published never may be
         copy.lease.copy_over()
 
     def _check(self, lease: Lease, sources: PageIds, destinations: PageIds) -> None:
