@@ -20,11 +20,11 @@ Range = tuple[int, int]
 class ConversationShape:
     """Lengths in tokens. The defaults turn a pool of 1 GiB of GLM-5.3 (310 pages) over many times."""
 
-    systems: int = 4
-    system: Range = (256, 640)
-    question: Range = (24, 160)
+    systems: int = 6
+    system: Range = (256, 512)
+    question: Range = (48, 480)
     answer: Range = (16, 48)
-    turns: Range = (2, 6)
+    turns: Range = (2, 5)
     at_once: int = 12
     """Conversations that take turns with each other."""
 
