@@ -38,8 +38,9 @@ class Endings:
 
     def retire(self, session: Session, pages: PageIds) -> None:
         """A living session gives up leased pages: free once the steps launched so far have completed."""
-        self._ledger.change(pages, Owner.LEASED, Owner.RETIRED)
-        session.retire(pages, self._free_retired)
+        if len(pages):
+            self._ledger.change(pages, Owner.LEASED, Owner.RETIRED)
+            session.retire(pages, self._free_retired)
 
     def _free_retired(self, pages: PageIds) -> None:
         self._ledger.release(pages, Owner.RETIRED)

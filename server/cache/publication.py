@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from radixd.server.cache.admission import Admission
 from radixd.server.cache.lease import Lease
 from radixd.server.cache.ledger import Ledger, Owner
-from radixd.server.cache.results import PageIds, TablePatch
+from radixd.server.cache.results import NO_PAGES, PageIds, TablePatch
 from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
-from radixd.server.cache.tree import NO_PAGES, RadixTree
+from radixd.server.cache.tree import RadixTree
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PageIds = NDArray[np.int32]
+NO_PAGES: PageIds = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)

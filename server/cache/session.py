@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 
 from radixd.server.cache.lease import Lease
-from radixd.server.cache.results import FinishedCopy, PageIds, Publication
+from radixd.server.cache.results import NO_PAGES, FinishedCopy, PageIds, Publication
 from radixd.server.cache.step import StepFence
 
 
@@ -67,14 +67,14 @@ class Session:
 
     def take_superseded(self, over: Callable[[Superseded], bool]) -> PageIds:
         """Takes out the superseded pages that are over."""
+        if not self.superseded:
+            return NO_PAGES
         taken = [it.pages for it in self.superseded if over(it)]
         self.superseded = [it for it in self.superseded if not over(it)]
-        return np.concatenate([np.empty(0, np.int32), *taken])
+        return np.concatenate([NO_PAGES, *taken])
 
     def retire(self, pages: PageIds, free: Callable[[PageIds], None]) -> None:
         """Holds retired pages until the steps launched so far have completed, then frees them."""
-        if not len(pages):
-            return
         number = next(self._retirements)
         self.retiring[number] = pages
         self.retired_pages += len(pages)

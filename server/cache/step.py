@@ -26,7 +26,7 @@ class StepFence:
     def __init__(self) -> None:
         self.launched = 0
         self.completed = 0
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._waiting: list[tuple[int, int, Callable[[], object]]] = []
         self._order = count()
 
     def check(self, launched: int, completed: int) -> None:
@@ -38,7 +38,7 @@ class StepFence:
             message = f"completed: {completed} must lie between {self.completed}, said before, and launched {launched}"
             raise Refusal(Reason.BAD_FIELD, message, field="completed")
 
-    def after(self, step: int, action: Callable[[], None]) -> None:
+    def after(self, step: int, action: Callable[[], object]) -> None:
         """Runs `action` once `step` has completed: now, where it has."""
         if step <= self.completed:
             action()
@@ -55,6 +55,6 @@ class StepFence:
         """Forgets everything that waits."""
         self._waiting.clear()
 
-    def __iter__(self) -> Iterator[tuple[int, Callable[[], None]]]:
+    def __iter__(self) -> Iterator[tuple[int, Callable[[], object]]]:
         """What waits, with its step, in no order."""
         return ((step, action) for step, _, action in self._waiting)

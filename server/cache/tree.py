@@ -11,9 +11,7 @@ import numpy as np
 from radixd.server.cache.eviction import EvictionQueue, RetentionClock
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.node import Node, Root
-from radixd.server.cache.results import PageIds
-
-NO_PAGES = np.empty(0, np.int32)
+from radixd.server.cache.results import NO_PAGES, PageIds
 
 
 @dataclass(frozen=True, slots=True)
