@@ -8,7 +8,6 @@ import threading
 import time
 from contextlib import AsyncExitStack, suppress
 
-from radixd.gpu_pool.device import DeviceMemoryError
 from radixd.server.attach import AttachServer
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.config import Config
@@ -17,7 +16,7 @@ from radixd.server.gate import Gate, State
 from radixd.server.grpc_server import BindError, GrpcServer
 from radixd.server.lockfile import AlreadyRunning, LockFile
 from radixd.server.metrics import MetricsServer
-from radixd.server.pool import Pool
+from radixd.server.pool import Pool, PoolMemoryError
 from radixd.server.rpc import add_services
 from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.liveness import TICK_SECONDS
@@ -55,7 +54,7 @@ class Daemon:
                 if await self._startup(stop, signals):
                     await signals.stop.wait()
                     await self._drain(signals)
-        except (AlreadyRunning, BindError, DeviceMemoryError) as error:
+        except (AlreadyRunning, BindError, PoolMemoryError) as error:
             raise StartupError(str(error)) from error
 
     async def _startup(self, stop: AsyncExitStack, signals: StopSignals) -> bool:
@@ -114,7 +113,7 @@ class Daemon:
                 raise StartupError(f"{path} exists and is no socket: remove it, or give another --socket")
 
     async def _allocate(self, signals: StopSignals) -> bool:
-        """Allocate all pools on a thread; False where a signal came first. Raises DeviceMemoryError."""
+        """Allocate all pools on a thread; False where a signal came first. Raises PoolMemoryError."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Exception | None] = loop.create_future()
 

@@ -3,11 +3,10 @@
 import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.geometry import Geometry
 from radixd.gpu_pool.layout import Layout
-from radixd.gpu_pool.memory import PoolMemory
-from radixd.gpu_pool.move import move_tokens
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
@@ -15,7 +14,14 @@ from radixd.server.config import PoolConfig
 from radixd.server.copier import Copier
 from radixd.server.sessions.limits import Limits
 
+if TYPE_CHECKING:
+    from radixd.gpu_pool.memory import PoolMemory
+
 log = logging.getLogger(__name__)
+
+
+class PoolMemoryError(RuntimeError):
+    """A pool's memory cannot be had; the message names the pool, the shortfall and the way out."""
 
 
 class Pool:
@@ -49,14 +55,21 @@ class Pool:
         self._copier = copier
 
     def allocate(self) -> None:
-        """Get the memory: seconds for a large pool, so not on the loop. Raises DeviceMemoryError."""
+        """Get the memory: seconds for a large pool, so not on the loop. Raises PoolMemoryError."""
         if self._kind == "meta":
             log.info("pool %s: %d pages without memory (meta)", self.name, self.layout.num_pages)
             return
+        # Torch takes seconds to import: a daemon without memory does without it, one with memory is reachable first.
+        from radixd.gpu_pool.device import DeviceMemoryError
+        from radixd.gpu_pool.memory import PoolMemory
+
         size = f"{self.layout.nbytes / 2**30:.2f} GiB on {self.devices} x {self._kind}"
         log.info("pool %s: allocating %s", self.name, size)
         start = time.monotonic()
-        self.memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
+        try:
+            self.memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
+        except DeviceMemoryError as error:
+            raise PoolMemoryError(f"pool {self.name}: {error}") from error
         log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start)
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
@@ -71,4 +84,6 @@ class Pool:
 
     def _move(self, plan: MovePlan) -> None:
         if self.memory is not None:
+            from radixd.gpu_pool.move import move_tokens
+
             move_tokens(self.memory, plan.sources, plan.destinations).result()

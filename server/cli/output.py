@@ -23,9 +23,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    console = Console(markup=False, highlight=False)
-    # A pipe has no width of its own, and a line is easier to search than a folded one.
-    console.print(table, width=None if console.is_terminal else 240)
+    # As wide as it is: a long line is easier to read and to search than a folded cell.
+    Console(width=1000, markup=False, highlight=False).print(table)
 
 
 def _plain(message: Message) -> dict[str, object]:
