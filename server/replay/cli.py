@@ -66,12 +66,13 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         options = Options.read(args)
-        requests = options.workload.open()
+        workload = options.workload.open()
+        faults = options.choose_faults(workload)
     except (OSError, ValueError) as error:
         print(f"radixd replay: {error}", file=sys.stderr)
         return 2
     try:
-        report = replay(options, requests)
+        report = replay(options, workload, faults)
     except (CommandError, DaemonFailed) as error:
         print(f"radixd replay: {error}", file=sys.stderr)
         return 1

@@ -8,8 +8,9 @@ from typing import Self
 
 from radixd.gpu_pool.layout import pages_for_bytes
 from radixd.gpu_pool.presets import load_geometry
+from radixd.server.replay.faults import Faults
 from radixd.server.replay.own_daemon import PoolChoice
-from radixd.server.replay.workload import WorkloadChoice
+from radixd.server.replay.workload import Workload, WorkloadChoice
 
 POOL_BYTES = 2**30
 
@@ -67,6 +68,11 @@ class Options:
     def one_by_one(self) -> bool:
         """One scheduler and prompts alone run in strict order: hits are then a property of the cache alone."""
         return self.schedulers == 1 and not self.workload.decode
+
+    def choose_faults(self, workload: Workload) -> Faults:
+        """Which of its requests go wrong. ValueError where too few can."""
+        lengths = workload.output_lengths()
+        return Faults.choose(lengths, aborts=self.aborts, rollbacks=self.rollbacks, seed=self.workload.seed)
 
     @classmethod
     def read(cls, args: Namespace) -> Self:

@@ -3,10 +3,15 @@
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import grpc
+
+from radixd.v1 import admin_pb2, admin_pb2_grpc
 
 STOP_SECONDS = 30.0
 
@@ -42,6 +47,7 @@ def own_daemon(pool: PoolChoice) -> Iterator[str]:
                 start_new_session=True,
             )
         try:
+            _wait_until_serving(process, socket, log)
             yield str(socket)
             if process.poll() is not None:
                 raise DaemonFailed(f"the daemon ended by itself, status {process.returncode}: {_tail(log)}")
@@ -54,6 +60,18 @@ def own_daemon(pool: PoolChoice) -> Iterator[str]:
                 status = process.wait()
         if status:
             raise DaemonFailed(f"the daemon ended with status {status} when told to stop: {_tail(log)}")
+
+
+def _wait_until_serving(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
+    with grpc.insecure_channel(f"unix:{socket}", [("grpc.max_reconnect_backoff_ms", 100)]) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        while process.poll() is None:
+            try:
+                admin.Occupancy(admin_pb2.OccupancyRequest())
+                return
+            except grpc.RpcError:  # not there yet, or still starting
+                time.sleep(0.05)
+    raise DaemonFailed(f"the daemon did not start: {_tail(log)}")
 
 
 def _flags(pool: PoolChoice, socket: Path) -> list[str]:

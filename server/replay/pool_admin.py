@@ -52,9 +52,9 @@ class PoolAdmin:
         """The pool now. Raises CommandError where the daemon does not answer, or has several pools."""
         request = admin_pb2.OccupancyRequest(pool=self._pool)
         try:
-            pools = self._stub.Occupancy(request, timeout=TIMEOUT_S, wait_for_ready=True).pools
+            pools = self._stub.Occupancy(request, timeout=TIMEOUT_S).pools
         except grpc.RpcError as error:
-            raise CommandError(f"the daemon at {self._target}: {error.details()} ({error.code().name})") from error
+            raise CommandError(f"--target {self._target}: {error.details()} ({error.code().name})") from error
         if len(pools) != 1:
             raise CommandError(f"--pool: name one of {', '.join(pool.pool for pool in pools)}")
         return pools[0]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Literal
 
-from radixd.server.cli.daemon_channel import CommandError
 from radixd.server.replay.faults import Faults
 from radixd.server.replay.fleet import Fleet
 from radixd.server.replay.options import Options
@@ -17,9 +16,8 @@ from radixd.server.replay.scheduler import Job
 from radixd.server.replay.workload import Workload
 
 
-def replay(options: Options, workload: Workload) -> Report:
+def replay(options: Options, workload: Workload, faults: Faults) -> Report:
     """Drive the daemon with all of `workload`. Raises CommandError or DaemonFailed where there is none to drive."""
-    faults = _choose_faults(options, workload)
     with _daemon(options) as target, closing(PoolAdmin(target, options.pool_name)) as admin:
         before = admin.occupancy()
         began = time.monotonic()
@@ -47,14 +45,6 @@ def _daemon(options: Options) -> Iterator[str]:
     else:
         with own_daemon(options.pool) as socket:
             yield socket
-
-
-def _choose_faults(options: Options, workload: Workload) -> Faults:
-    lengths = workload.output_lengths() if options.aborts or options.rollbacks else []
-    try:
-        return Faults.choose(lengths, aborts=options.aborts, rollbacks=options.rollbacks, seed=options.workload.seed)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
 
 
 def _jobs(options: Options, faults: Faults, target: str, requests: int) -> list[Job]:

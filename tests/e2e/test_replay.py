@@ -1,0 +1,102 @@
+"""`radixd replay` as its users run it: what it proves, and that it cannot be fooled."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from radixd.client import Client
+from radixd.server.cli import main
+from tests.e2e.daemon_process import DaemonProcess, radixd
+
+POOL = ("--geometry", "tiny", "--device", "cpu_async", "--pool-tokens", "12800")
+
+
+def replay(folder: Path, *flags: str) -> tuple[int, dict[str, object]]:
+    report = folder / "report.json"
+    done = radixd("replay", "--report", str(report), *flags)
+    assert report.exists(), done.stderr
+    return done.returncode, json.loads(report.read_text())
+
+
+def test_kills_aborts_rejected_drafts_and_reconnects_leave_every_byte_right(folder: Path) -> None:
+    status, report = replay(
+        folder, *POOL, "--requests", "80", "--schedulers", "2", "--kill-every", "30", "--aborts", "5",
+        "--rollbacks", "5", "--reconnects", "2", "--layout", "layer_first",
+    )  # fmt: skip
+    assert status == 0, report
+    assert report["mismatches"] == report["unfinished"] == report["never_fit"] == 0
+    assert report["finished"] == 75
+    assert report["aborts"] == 5
+    assert report["kills"] == 2
+    assert report["ledger_ok"]
+    assert report["evicted_pages"] > 200, "the pool was not turned over"
+    assert report["hit_tokens"] > 0
+    assert report["bytes_verified"] > 84 * report["hit_tokens"], "less was verified than was hit"
+    assert report["rollbacks"] >= 5
+    assert report["reconnects"] >= 1
+
+
+def test_a_scribbled_page_is_found(folder: Path, start_daemon: Callable[..., DaemonProcess]) -> None:
+    """The second run meets the first one's pages, one byte of each changed in between."""
+    daemon = start_daemon("--device", "cpu", "--geometry", "tiny", "--tokens", "12800").serving()
+    flags = ("--target", str(daemon.socket), "--requests", "6", "--schedulers", "1", "--no-decode")
+    no_faults = ("--kill-every", "0", "--aborts", "0", "--rollbacks", "0", "--reconnects", "0")
+    assert replay(folder, *flags, *no_faults)[0] == 0
+    with Client(daemon.socket) as client, client.open_session(model=b"vandal") as session:
+        attachment = session.attach()
+        page = attachment.layout.page_stride
+        attachment.views[0].buffer[page + 100 :: page] += 1
+    status, report = replay(folder, *flags, *no_faults)
+    assert status == 1
+    assert report["mismatches"] > 0
+    assert report["hit_tokens"] > 0
+    assert report["unfinished"] == 0
+
+
+def test_a_traces_hits_are_exact(folder: Path) -> None:
+    """A miss, its own repetition (all but the last page), one that shares a block of 512, and one too long."""
+    trace = folder / "trace.jsonl"
+    prompts = {1024: [0, 1], 1023: [0, 1], 900: [0, 2], 20_000: list(range(40))}
+    trace.write_text(
+        "\n".join(
+            json.dumps({"timestamp": 0, "input_length": length, "output_length": 1, "hash_ids": ids})
+            for length, ids in prompts.items()
+        )
+    )
+    status, report = replay(folder, "--trace", str(trace), "--pool-tokens", "12800")
+    assert status == 0, report
+    assert report["requests"] == 4
+    assert report["never_fit"] == 1
+    assert report["prompt_tokens"] == sum(prompts)
+    assert report["hit_tokens"] == (1024 - 64) + 512
+    assert report["bytes_verified"] == 0, "meta has no memory"
+
+
+def test_mistakes_are_told_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    no_faults = ("--requests", "5", "--aborts", "0", "--rollbacks", "0")
+    for flags, status, told in (
+        (("--trace", f"{folder}/nowhere"), 2, "nowhere"),
+        (("--requests", "all"), 2, "--requests all"),
+        (("--requests", "5", "--rollbacks", "6"), 2, "--rollbacks 6"),
+        (("--target", f"{folder}/nobody.sock", *no_faults), 1, "nobody"),
+        (("--target", "x.sock", "--geometry", "tiny"), 2, "--geometry"),
+        (("--policy", "best", *no_faults), 1, "policy"),
+    ):
+        assert main(("replay", *flags)) == status
+        error = capsys.readouterr().err
+        assert told in error
+        assert error.count("\n") == 1
+
+
+def test_both_definitions_of_a_traces_tokens_agree(folder: Path) -> None:
+    from bench.workload import trace_prompts
+    from radixd.server.replay.mooncake import expand
+
+    line = {"input_length": 1300, "output_length": 1, "hash_ids": [5, 2**23 + 1, 9]}
+    trace = folder / "trace.jsonl"
+    trace.write_text(json.dumps(line))
+    (prompt,) = trace_prompts(trace)
+    assert np.array_equal(prompt, expand((5, 2**23 + 1, 9), 1300))

@@ -1,0 +1,42 @@
+"""Counts from many processes add up."""
+
+import pytest
+
+from radixd.server.replay.journal import Journal
+from radixd.server.replay.latency import Latencies
+from radixd.server.replay.tally import MAX_MISMATCH_TEXTS, Outcome, Progress, Tally
+
+
+def test_a_quantile_is_right_to_a_bucket() -> None:
+    latencies = Latencies()
+    for millisecond in range(1, 1001):
+        latencies.record(millisecond * 1e-3)
+    assert latencies.samples == 1000
+    assert latencies.quantile(0.5) == pytest.approx(0.5, rel=0.1)
+    assert latencies.quantile(0.99) == pytest.approx(0.99, rel=0.1)
+    assert Latencies().quantile(0.5) == 0.0
+
+
+def test_tallies_add_up_and_keep_a_few_texts() -> None:
+    one, other = Tally(bytes_verified=3), Tally(bytes_verified=4, rollbacks=1)
+    for number in range(20):
+        other.mismatch(f"page {number}")
+    one.latencies["acquire"].record(0.1)
+    other.latencies["acquire"].record(0.2)
+    other.latencies["release"].record(0.3)
+    one.add(other)
+    assert (one.bytes_verified, one.rollbacks, one.mismatches) == (7, 1, 20)
+    assert len(one.mismatch_texts) == MAX_MISMATCH_TEXTS
+    assert one.latencies["acquire"].samples == 2
+    assert one.latencies["release"].samples == 1
+
+
+def test_a_journal_sends_each_thing_once() -> None:
+    sent: list[Progress] = []
+    journal = Journal(sent.append)
+    journal.tally.rollbacks += 1
+    journal.end(Outcome(4, "finished", 10, 0))
+    journal.flush()
+    journal.flush()
+    assert [outcome.index for progress in sent for outcome in progress.outcomes] == [4]
+    assert sum(progress.tally.rollbacks for progress in sent) == 1
