@@ -156,23 +156,13 @@ class AsyncSession(SessionState[AsyncLease]):
 
         Drop tensors taken from the old attachment before. Raises as `AsyncClient.open_session` does.
         """
-        await self._stop_tasks()
-        self._void(NoSession("the session was reopened: its earlier leases are gone"))
-        await self._replace(await self._client.open(self._opening, patience))
+        attached = await self._leave(NoSession("the session was reopened: its earlier leases are gone"))
+        await self._replace(await self._client.open(self._opening, patience), attached=attached)
         self._start_tasks()
 
     async def close(self) -> None:
         """End the session: its leases go back, what they published stays. Drop the pool's tensors first. Idempotent."""
-        with suppress(RadixError):
-            if self.exchange.has_news:
-                await self.keep_alive()
-        await self._stop_tasks()
-        was_over = self.over is not None
-        self._void(NoSession("the session was closed"))
-        self._detach()
-        if not was_over:
-            with suppress(RadixError):
-                await self._client.close_session(self._close_request())
+        await self._leave(NoSession("the session was closed"))
 
     async def start(self) -> Self:
         """Begin the conversation: what `AsyncClient.open_session` does last."""
@@ -180,8 +170,23 @@ class AsyncSession(SessionState[AsyncLease]):
         self._start_tasks()
         return self
 
-    async def _replace(self, opened: OpenedSession) -> None:
-        await asyncio.to_thread(self._join, opened, attached=self._detach())
+    async def _leave(self, error: NoSession) -> bool:
+        """End the session here and at the daemon: whether the pool was mapped."""
+        with suppress(RadixError):
+            if self.exchange.has_news:
+                # The daemon must not take a step for finished that it has never heard of.
+                await self.keep_alive()
+        await self._stop_tasks()
+        was_over = self.over is not None
+        self._void(error)
+        attached = self._detach()
+        if not was_over:
+            with suppress(RadixError):
+                await self._client.close_session(self._close_request())
+        return attached
+
+    async def _replace(self, opened: OpenedSession, *, attached: bool) -> None:
+        await asyncio.to_thread(self._join, opened, attached=attached)
         self.exchange = Exchange(opened, self._lease_class)
 
     def _submit(self, batch: AsyncBatch) -> asyncio.Future[Reply]:
@@ -256,10 +261,11 @@ class AsyncSession(SessionState[AsyncLease]):
         """Reopen after a restart or an expiry, if that was asked for: whether it is open again."""
         if self._on_restart is None or not isinstance(error, StaleEpoch | NoSession):
             return False
-        backoff = Backoff(0.0)
+        attached, backoff = self._detach(), Backoff(0.0)
         while True:
             try:
-                await self._replace(await self._client.open(self._opening, patience=0.0))
+                opened = await self._client.open(self._opening, patience=0.0)
+                await self._replace(opened, attached=attached)
             except RadixError as refused:
                 if not is_passing(refused):
                     return False

@@ -1,4 +1,9 @@
-"""How the client reaches a daemon: target, channel options, method names."""
+"""How the client reaches a daemon: target, channel options, method names.
+
+Messages of megabytes (prompts of 100,000 tokens and more) cost mostly page faults, unless glibc keeps freed memory:
+start the engine with MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_ set as the daemon sets its own
+(radixd.server.malloc). They are read once, at a process's start.
+"""
 
 import os
 from pathlib import Path

@@ -249,7 +249,13 @@ def from_rpc(error: grpc.RpcError) -> RadixError:
     return Refused(told, reason=f"gRPC {code.name}")
 
 
-TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+TRANSIENT = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.INTERNAL,  # grpc.aio's, for a write on a stream that has just broken
+    grpc.StatusCode.UNKNOWN,
+)
 """Without ErrorInfo these say that the connection broke or was too slow, not what became of the call."""
 
 

@@ -174,26 +174,31 @@ class Session(SessionState[Lease]):
 
         Drop tensors taken from the old attachment before. Raises as `Client.open_session` does.
         """
-        self._stop_threads()
-        self._void(NoSession("the session was reopened: its earlier leases are gone"))
-        self._replace(self._client.open(self._opening, patience))
+        attached = self._leave(NoSession("the session was reopened: its earlier leases are gone"))
+        self._replace(self._client.open(self._opening, patience), attached=attached)
         self._threads = self._start_threads()
 
     def close(self) -> None:
         """End the session: its leases go back, what they published stays. Drop the pool's tensors first. Idempotent."""
+        self._leave(NoSession("the session was closed"))
+
+    def _leave(self, error: NoSession) -> bool:
+        """End the session here and at the daemon: whether the pool was mapped."""
         with suppress(RadixError):
             if self.exchange.has_news:
+                # The daemon must not take a step for finished that it has never heard of.
                 self.keep_alive()
         self._stop_threads()
         was_over = self.over is not None
-        self._void(NoSession("the session was closed"))
-        self._detach()
+        self._void(error)
+        attached = self._detach()
         if not was_over:
             with suppress(RadixError):
                 self._client.close_session(self._close_request())
+        return attached
 
-    def _replace(self, opened: OpenedSession) -> None:
-        self._join(opened, attached=self._detach())
+    def _replace(self, opened: OpenedSession, *, attached: bool) -> None:
+        self._join(opened, attached=attached)
         with self._lock:
             self.exchange = Exchange(opened, self._lease_class)
 
@@ -283,10 +288,11 @@ class Session(SessionState[Lease]):
         """Reopen after a restart or an expiry, if that was asked for: whether it is open again."""
         if self._on_restart is None or not isinstance(error, StaleEpoch | NoSession):
             return False
-        backoff = Backoff(0.0)
+        attached, backoff = self._detach(), Backoff(0.0)
         while not self._closing.is_set():
             try:
-                self._replace(self._client.open(self._opening, patience=0.0))
+                opened = self._client.open(self._opening, patience=0.0)
+                self._replace(opened, attached=attached)
             except RadixError as refused:
                 if not is_passing(refused):
                     return False

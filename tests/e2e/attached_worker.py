@@ -15,8 +15,8 @@ def main() -> None:
     ticket = AttachTicket.from_json(sys.stdin.readline())
     slots = torch.tensor([int(slot) for slot in sys.stdin.readline().split()])
     with attach(ticket) as attachment:
-        rows = attachment.views[0].token_rows[0].flatten(0, 1)
-        rows[slots, 0] = slots.to(rows.dtype)
+        rows = attachment.views[0].token_rows[0]
+        rows[slots // rows.shape[1], slots % rows.shape[1], 0] = slots.to(rows.dtype)
         print("wrote", flush=True)
         sys.stdin.read()
 

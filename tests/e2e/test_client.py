@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,14 +34,35 @@ from radixd.client import (
 from radixd.client.attach import attach
 from radixd.v1 import admin_pb2
 from tests.e2e.conftest import StartDaemon
-from tests.e2e.daemon_process import MODEL, DaemonProcess, eventually
+from tests.e2e.daemon_process import MODEL, PATIENCE_S, DaemonProcess, eventually
 from tests.e2e.dropping_proxy import DroppingProxy
 
 P = 64
+WITH_MEMORY = ("--device", "cpu")
 
 
 def tokens(length: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**32, length, dtype=np.uint32)
+
+
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[DaemonProcess]:
+    """One for all tests that leave it running: a start takes seconds."""
+    folder = Path(tempfile.mkdtemp(prefix="rx"))
+    daemon = DaemonProcess(folder, *WITH_MEMORY)
+    try:
+        yield daemon.serving()
+    finally:
+        daemon.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def daemon(shared_daemon: DaemonProcess) -> DaemonProcess:
+    """With an empty tree and no page held."""
+    shared_daemon.admin.Flush(admin_pb2.FlushRequest(), timeout=PATIENCE_S)
+    assert shared_daemon.ledger() == (100, 0, 0)
+    return shared_daemon
 
 
 @pytest.fixture
@@ -181,14 +204,13 @@ def test_a_session_outlives_idle_cuts(daemon: DaemonProcess, proxy: DroppingProx
         assert listed.streaming
 
 
-def test_a_killed_daemon_voids_views_and_leases_and_the_session_reopens(
-    daemon: DaemonProcess, start_daemon: StartDaemon
-):
+def test_a_killed_daemon_voids_views_and_leases_and_the_session_reopens(start_daemon: StartDaemon):
+    daemon = start_daemon(*WITH_MEMORY).serving()
     with Client(daemon.socket) as client, client.open_session(model=MODEL) as session:
         attachment, lease = session.attach(), session.acquire(tokens(64))
         daemon.process.send_signal(signal.SIGKILL)
         daemon.process.wait()
-        start_daemon().serving()
+        start_daemon(*WITH_MEMORY).serving()
         with pytest.raises(StaleEpoch):
             lease.allocate(128)
         for use in (lambda: lease.pages, lambda: attachment.views, lambda: session.acquire(tokens(64))):
@@ -205,7 +227,8 @@ def test_a_killed_daemon_voids_views_and_leases_and_the_session_reopens(
             lease.allocate(128)
 
 
-def test_a_session_reopens_by_itself_where_asked(daemon: DaemonProcess, start_daemon: StartDaemon):
+def test_a_session_reopens_by_itself_where_asked(start_daemon: StartDaemon):
+    daemon = start_daemon(*WITH_MEMORY).serving()
     reopened = threading.Event()
     with Client(daemon.socket) as client:
         session = client.open_session(model=MODEL, on_restart=lambda _: reopened.set())
@@ -213,7 +236,7 @@ def test_a_session_reopens_by_itself_where_asked(daemon: DaemonProcess, start_da
             lease = session.acquire(tokens(64))
             daemon.process.send_signal(signal.SIGKILL)
             daemon.process.wait()
-            start_daemon().serving()
+            start_daemon(*WITH_MEMORY).serving()
             assert reopened.wait(60)
             assert session.acquire(tokens(64)).pages.size == 1
             with pytest.raises(StaleEpoch):
@@ -269,8 +292,8 @@ def test_workers_attach_with_a_ticket_and_share_the_bytes(session: Session):
         worker.stdin.write(f"{session.ticket().to_json()}\n{' '.join(map(str, slots))}\n")
         worker.stdin.flush()
         assert worker.stdout.readline() == "wrote\n"
-        rows = session.attach().views[0].token_rows[0].flatten(0, 1)
-        assert rows[slots.astype(np.int64), 0].tolist() == slots.astype(rows.numpy().dtype).tolist()
+        rows = session.attach().views[0].token_rows[0]
+        assert rows[slots // P, slots % P, 0].tolist() == slots.astype(rows.numpy().dtype).tolist()
     finally:
         worker.communicate(timeout=60)
 
@@ -331,10 +354,10 @@ async def test_the_asyncio_client_does_the_same(daemon: DaemonProcess):
         assert (await session.keep_alive()).leased == 0
 
 
-async def test_the_asyncio_client_reconnects_and_reopens(
-    daemon: DaemonProcess, proxy: DroppingProxy, start_daemon: StartDaemon
-):
-    reopened = threading.Event()
+async def test_the_asyncio_client_reconnects_and_reopens(start_daemon: StartDaemon, folder: Path):
+    daemon = start_daemon(*WITH_MEMORY).serving()
+    proxy = DroppingProxy(folder / "proxy.sock", daemon.socket)
+    reopened = asyncio.Event()
     async with (
         AsyncClient(proxy.path) as client,
         await client.open_session(model=MODEL, on_restart=lambda _: reopened.set()) as session,
@@ -345,14 +368,24 @@ async def test_the_asyncio_client_reconnects_and_reopens(
         assert (await lease.match()).device_tokens == 0
         daemon.process.send_signal(signal.SIGKILL)
         daemon.process.wait()
-        start_daemon().serving()
+        start_daemon(*WITH_MEMORY).serving()
         proxy.drop()
         with pytest.raises(StaleEpoch):
             await lease.match()
         with pytest.raises(StaleEpoch):
             _ = attachment.views
-        while not reopened.is_set():
-            await asyncio.sleep(0.02)
+        await reopened.wait()
         assert (await session.acquire(tokens(64))).pages.size == 1
         with pytest.raises(StaleEpoch):
             _ = lease.pages
+    proxy.close()
+
+
+def test_reopening_a_live_session_gives_the_old_ones_pages_back(daemon: DaemonProcess):
+    with Client(daemon.socket) as client, client.open_session(model=MODEL) as session:
+        old = session.acquire(tokens(64))
+        session.step(launched=1, completed=1)
+        session.reopen()
+        assert session.keep_alive().free == 100
+        with pytest.raises(NoSession):
+            _ = old.pages

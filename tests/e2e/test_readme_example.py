@@ -17,7 +17,7 @@ def test_the_ten_line_client_runs_as_printed(folder: Path):
     assert example is not None
     runtime = folder / "radixd"
     runtime.mkdir()
-    daemon = DaemonProcess(runtime, name="radixd.sock")
+    daemon = DaemonProcess(runtime, "--device", "cpu", name="radixd.sock")
     try:
         ran = subprocess.run(
             [sys.executable, "-c", example[1]],
