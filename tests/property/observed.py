@@ -18,7 +18,7 @@ _IDLE = ("_mark", "_serials", "_clock", "_order", "_lease_ids", "_copy_ids")
 
 
 def read_tree(cache: PrefixCache) -> dict[tuple[Namespace, bytes], int]:
-    """The page of every prefix that can be matched: by namespace and all its tokens, and the next where pairs are keyed."""
+    """The page of every matchable prefix: by namespace and all its tokens, and the next where pairs are keyed."""
     prefixes: dict[Node, bytes] = {}
     found: dict[tuple[Namespace, bytes], int] = {}
     width = cache.tree.page_bytes
