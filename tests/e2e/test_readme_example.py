@@ -19,6 +19,7 @@ def test_the_ten_line_client_runs_as_printed(folder: Path):
     runtime.mkdir()
     daemon = DaemonProcess(runtime, "--device", "cpu", name="radixd.sock")
     try:
+        daemon.serving()
         ran = subprocess.run(
             [sys.executable, "-c", example[1]],
             env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
