@@ -60,14 +60,14 @@ class Daemon:
     async def _startup(self, stop: AsyncExitStack, signals: StopSignals) -> bool:
         """Bring everything up; False where a signal came first. What must be undone is pushed on `stop`."""
         _raise_descriptor_limit()
-        stop.callback(self._copier.close)
         self._take_sockets(stop)
+        for pool in self._pools.values():
+            stop.callback(pool.close)
+        stop.callback(self._copier.close)  # before the memory that it moves
         await self._grpc.start()
         stop.push_async_callback(self._grpc.stop, 0)
         if not await self._allocate(signals):
             return False
-        for pool in self._pools.values():
-            stop.callback(pool.close)
         self._attach.start()
         stop.push_async_callback(self._attach.close)
         metrics = self._start_metrics(stop)
@@ -160,7 +160,10 @@ class Daemon:
             elapsed, last = now - last, now
             if metrics is not None:
                 metrics.loop_lag.observe(max(0.0, elapsed - TICK_SECONDS))
-            self._registry.tick(elapsed)
+            try:
+                self._registry.tick(elapsed)
+            except Exception:  # the next tick may fare better, and without ticks no silence ever ends
+                log.exception("a tick failed")
             for pool in self._pools.values():
                 if pool.broken is None:
                     with guarded(pool, "ticking"):

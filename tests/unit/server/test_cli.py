@@ -1,0 +1,91 @@
+"""The command line without a daemon."""
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+import pytest
+
+from radixd.server.cli import main
+from radixd.server.cli.daemon_channel import address
+from radixd.server.cli.parser import build_parser
+
+COMMANDS = ("serve", "replay", "status", "sessions", "tree", "check", "flush", "evict", "reap", "config")
+
+
+@pytest.fixture
+def no_daemon(tmp_path: Path) -> str:
+    return str(tmp_path / "none.sock")
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["--version"])
+    assert raised.value.code == 0
+    assert capsys.readouterr().out == f"radixd {importlib.metadata.version('radixd')}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main([command, "--help"])
+    assert raised.value.code == 0
+    assert f"usage: radixd {command}" in capsys.readouterr().out
+
+
+def test_the_help_lists_all_commands() -> None:
+    text = build_parser().format_help()
+    assert all(f"    {command} " in text for command in COMMANDS)
+
+
+def test_a_missing_module_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_daemon: str
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("rich")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.delitem(sys.modules, "radixd.server.cli.output", raising=False)
+    assert main(["status", "--target", no_daemon]) == 1
+    error = capsys.readouterr().err
+    assert error == "radixd status: the module rich.console is missing: pip install 'radixd[server]'\n"
+
+
+def test_no_daemon_is_one_line_with_the_way_out(capsys: pytest.CaptureFixture[str], no_daemon: str) -> None:
+    assert main(["check", "--target", no_daemon]) == 1
+    error = capsys.readouterr().err
+    assert error == (
+        f"radixd check: no daemon answers at {no_daemon}: "
+        "start one with `radixd serve`, or name another with --target\n"
+    )
+
+
+def test_config_check_prints_the_meaning_or_the_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check"]) == 0
+    assert "# 310 pages of 64, and page 0" in capsys.readouterr().out
+    path = tmp_path / "c.toml"
+    path.write_text("polls = 1\ntcp = 3")
+    assert main(["config", "check", str(path)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "tcp: expected a string of 1 to 256 characters, got 3",
+        "polls: unknown; did you mean 'pools'?",
+    ]
+
+
+def test_serve_refuses_what_config_check_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--policy", "best", "--tcp", "1.2.3.4:5"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("radixd serve: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/run/r.sock", "unix:/run/r.sock"),
+        ("unix:/run/r.sock", "unix:/run/r.sock"),
+        ("127.0.0.1:50051", "127.0.0.1:50051"),
+        ("r.sock", f"unix:{Path.cwd() / 'r.sock'}"),
+    ],
+)
+def test_targets(target: str, expected: str) -> None:
+    assert address(target) == expected
