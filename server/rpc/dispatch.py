@@ -1,6 +1,6 @@
 """The one way into the cache: every Batch and every unary verb is admitted, ordered, run and answered here."""
 
-import asyncio
+from asyncio import create_task, sleep, wait
 
 from radixd.server.cache.refusal import Refusal
 from radixd.server.cache.step import StepMark
@@ -47,7 +47,7 @@ class Dispatch:
         Refuses, with no trace left: NO_SESSION, SEQ_REUSED, SEQ_EXPIRED, BAD_FIELD, BUG, BROKEN_INVARIANT.
         """
         while session.running is not None:
-            await asyncio.wait((session.running,))
+            await wait((session.running,))
         session.check_live()
         reply = session.replies.find(call.seq, digest)
         if reply is not None:
@@ -56,14 +56,14 @@ class Dispatch:
         reply = self._proceed(session, call.seq, digest, run)
         if reply is not None:
             return reply
-        task = session.running = asyncio.create_task(self._finish(session, call.seq, digest, run))
-        await asyncio.wait((task,))
+        task = session.running = create_task(self._finish(session, call.seq, digest, run))
+        await wait((task,))
         return task.result()
 
     async def _finish(self, session: ServedSession, seq: int, digest: bytes, run: Run) -> Reply:
         reply = None
         while reply is None:
-            await asyncio.sleep(0)
+            await sleep(0)
             reply = self._proceed(session, seq, digest, run)
         session.running = None
         return reply

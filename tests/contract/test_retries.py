@@ -7,7 +7,9 @@ import pytest
 
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.rpc.methods import receiver
+from radixd.server.sessions.served_session import ServedSession
 from radixd.v1 import cache_pb2 as pb
+from radixd.v1 import session_pb2
 from tests.contract.caller import Caller, end_of, ref
 from tests.contract.refusals import refused, result_refused
 from tests.contract.service import LIMITS, PAGES, Service
@@ -132,53 +134,79 @@ async def test_the_number_of_operations_has_a_limit_and_the_seq_stays_free(servi
     await caller.say(*[one] * LIMITS.operations)
 
 
-def slow_batch(caller: Caller) -> pb.Batch:
-    """A Batch that takes many turns of the loop, as operations do that each outlast the loop's patience."""
-    return caller.batch(*[pb.Acquire(tokens=seq("A"), wait=True)] * 100)
+class Pause:
+    """Holds every Batch of several operations after its first one, until `over` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.over = asyncio.Event()
+        monkeypatch.setattr("radixd.server.rpc.batch_run.YIELD_SECONDS", -1.0)  # no operation is short enough
+        monkeypatch.setattr("radixd.server.rpc.dispatch.sleep", self._wait)
+
+    async def _wait(self, _: float) -> None:
+        await self.over.wait()
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every operation outlasts what a Batch may take of one turn."""
-    monkeypatch.setattr("radixd.server.rpc.batch_run.YIELD_SECONDS", -1.0)
+def pause(monkeypatch: pytest.MonkeyPatch) -> Pause:
+    return Pause(monkeypatch)
+
+
+def long_batch(caller: Caller, **fields: int) -> pb.Batch:
+    return caller.batch(*[pb.Acquire(tokens=seq("A"), wait=True)] * 100, **fields)
+
+
+def served(service: Service, caller: Caller) -> ServedSession:
+    return service.registry.find(caller.id, caller.opened.secret, caller.opened.epoch)
 
 
 async def begun(service: Service, caller: Caller) -> None:
     """Waits until the caller's Batch is under way."""
-    session = service.registry.find(caller.id, caller.opened.secret, caller.opened.epoch)
+    session = served(service, caller)
     while session.running is None:  # noqa: ASYNC110  # the server shares the loop: each turn brings it further
         await asyncio.sleep(0)
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_cancelled_stream_leaves_its_batch_to_run_to_the_end(service: Service, caller: Caller) -> None:
-    batch = slow_batch(caller)
+def leases(service: Service, caller: Caller) -> int:
+    return len(service.pool.cache.session(caller.id).leases)
+
+
+async def test_a_cancelled_stream_leaves_its_batch_to_run_to_the_end(
+    service: Service, caller: Caller, pause: Pause
+) -> None:
+    batch = long_batch(caller)
     stream = caller.connect()
     await stream.write(batch)
     await begun(service, caller)
     stream.cancel()
+    while served(service, caller).stream is not None:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert leases(service, caller) == 1
+    pause.over.set()
     caller.connect()
     reply = await caller.exchange(batch)
-    assert len(service.pool.cache.session(caller.id).leases) == len(reply.results) == 100
+    assert leases(service, caller) == len(reply.results) == 100
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_retry_joins_the_running_batch_and_the_next_one_waits_for_it(service: Service, caller: Caller) -> None:
-    batch = slow_batch(caller)
+async def test_a_retry_joins_the_running_batch_and_the_next_one_waits_for_it(
+    service: Service, caller: Caller, pause: Pause
+) -> None:
+    batch = long_batch(caller)
     older = caller.connect()
     await older.write(batch)
     await begun(service, caller)
     newer = caller.connect()
     await newer.write(batch)
     await newer.write(caller.batch(pb.Acquire(tokens=seq("B"), wait=True), seq=2))
-    assert len((await caller.read(1)).results) == 100
-    assert len((await caller.read(2)).results) == 1
-    assert len(service.pool.cache.session(caller.id).leases) == 101
     with refused(Reason.FENCED):
         await end_of(older)
+    assert leases(service, caller) == 1
+    pause.over.set()
+    assert len((await caller.read(1)).results) == 100
+    assert len((await caller.read(2)).results) == 1
+    assert leases(service, caller) == 101
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_unary_retry_of_a_cancelled_call_acts_once(service: Service, caller: Caller) -> None:
     request = pb.AcquireRequest(call=caller.call(), acquire=pb.Acquire(tokens=seq("AB")))
     cancelled = service.cache.Acquire(request)
@@ -188,26 +216,33 @@ async def test_a_unary_retry_of_a_cancelled_call_acts_once(service: Service, cal
     assert service.pool.cache.session(caller.id).leases.keys() == {answered.result.lease_id}
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_session_that_ends_under_a_running_batch_ends_it(service: Service, caller: Caller) -> None:
+async def test_a_session_that_ends_under_a_running_batch_ends_it_and_all_that_wait(
+    service: Service, caller: Caller, pause: Pause
+) -> None:
+    answered = pb.MatchRequest(call=caller.call(), match=pb.Match(tokens=seq("A")))
+    await service.cache.Match(answered)
     stream = caller.connect()
-    await stream.write(slow_batch(caller))
+    await stream.write(long_batch(caller, seq=2))
     await begun(service, caller)
+    waiting = [service.cache.Match(answered), service.cache.Match(pb.MatchRequest(call=caller.call(seq=3)))]
+    await service.state()  # by then the server has read both
     await caller.close()
+    pause.over.set()
     with refused(Reason.NO_SESSION):
         await end_of(stream)
+    for call in waiting:
+        with refused(Reason.NO_SESSION):
+            await call
     assert (await service.state())[0][0].sessions == 0
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_other_sessions_are_served_between_the_operations_of_a_long_batch(
-    service: Service, caller: Caller, other: Caller
+    service: Service, caller: Caller, other: Caller, pause: Pause
 ) -> None:
-    await other.say()
     stream = caller.connect()
-    await stream.write(caller.batch(*[pb.Acquire(tokens=seq("A"), wait=True)] * 200))
+    await stream.write(long_batch(caller))
     await begun(service, caller)
-    await other.say(pb.Match(tokens=seq("A")))
-    running = service.registry.find(caller.id, caller.opened.secret, caller.opened.epoch).running
-    assert running is not None
+    await service.sessions.KeepAlive(session_pb2.KeepAliveRequest(**other.identity()))
+    assert leases(service, caller) == 1
+    pause.over.set()
     await caller.read(1)
