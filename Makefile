@@ -10,7 +10,7 @@ RUN_FLAGS ?=
 TEST_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: help run test check static proto bench venv
+.PHONY: help run test check static proto bench mutations venv
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
@@ -36,6 +36,9 @@ proto:  ## generate the Python stubs from proto/
 
 bench: .venv/dev.stamp  ## the benchmarks, as ratios against references measured in the same run
 	$(BIN)/python -m bench $(BENCH_FLAGS)
+
+mutations: .venv/dev.stamp  ## planted faults, each of which a test must notice
+	$(BIN)/python scripts/mutations.py
 
 venv: .venv/dev.stamp  ## the development environment alone
 

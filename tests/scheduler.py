@@ -46,9 +46,8 @@ class Scheduler:
         return self.launched
 
     def finish(self) -> tuple[Publication, ...]:
-        """A Batch that says that every step is finished; returns what its reply would carry."""
-        self.batch(complete=True)
-        return self.cache.take_publications(self.id)
+        """A Batch that says that every step is finished; returns what replies have to carry since the last."""
+        return self.batch(complete=True) + self.cache.take_publications(self.id)
 
     def acquire(
         self,

@@ -1,7 +1,7 @@
 """A pool said as plainly as it can be: whole prefixes in a dict, pages in sets, everything recomputed each time.
 
-It predicts what the cache must answer, but for two choices that it is shown and judges: which free pages are handed out,
-and which pages are evicted (only unlocked ones, tail first, in policy order, as many as needed).
+It predicts what the cache must answer, but for two choices that it is shown and judges: which free pages are handed
+out, and which pages are evicted (only unlocked ones, tail first, in policy order, as many as needed).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Pending:
 
 @dataclass(eq=False)
 class Leaving:
-    """A lease that is over, whose lock and pages wait for a step and its copies; where `step` is None, for copies alone."""
+    """A lease that is over, whose lock and pages wait for a step and for copies; for copies alone, without a step."""
 
     lease: NaiveLease
     step: int | None
@@ -400,9 +400,9 @@ class NaivePool:
                 if leaving.step is None and leaving.lease.own and not leaving.proved_gone:
                     self.retired.append(Retired(session.session_id, leaving.lease.own, None))
         for retired in list(self.retired):
-            if retired.session == session.session_id and retired.step is not None:
-                if retired.step <= session.completed:
-                    self.retired.remove(retired)
+            waited_for = retired.session == session.session_id and retired.step is not None
+            if waited_for and retired.step <= session.completed:
+                self.retired.remove(retired)
 
     def advance(self, session: NaiveSession, seq: int, launched: int, completed: int) -> list[Pending]:
         """Takes a Batch's counts; returns the Inserts whose step has completed, for `publish`."""

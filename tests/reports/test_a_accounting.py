@@ -21,8 +21,10 @@ def occupancy(scheduler: Scheduler) -> tuple[int, int, int, int, int]:
 
 
 def test_a_page_stands_at_one_place_of_the_tree() -> None:
-    """A1: pages reachable from two nodes were counted twice. Here a client cannot name page ids to publish at all:
-    what a second lease shares with the first stays the tree's, and its own copy stays its own.
+    """A1: pages reachable from two nodes were counted twice.
+
+    Here a client cannot name page ids to publish: what a second lease shares with the first stays the tree's, and its
+    own copy stays its own.
     """
     one = Scheduler.alone(CacheConfig(16))
     first, second = one.acquire(seq("AB")), one.acquire(seq("AC"))

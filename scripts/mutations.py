@@ -1,0 +1,315 @@
+"""Plants one fault after another in a copy of the tree, and demands that the tests named beside it notice.
+
+    python scripts/mutations.py [NAME…]
+
+Exits 1 if a fault survives, if its text no longer stands in the source, or if the tests fail without it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("server", "client", "gpu_pool", "proto", "tests", "scripts", "pyproject.toml", "README.md")
+PACKAGES = {"server": "server", "client": "client", "gpu_pool": "gpu_pool", "v1": "proto/radixd/v1"}
+
+REPORTS = "tests/reports"
+CACHE = "tests/unit/cache"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault: in `path`, `old` becomes `new`; `tests` must fail for it."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTATIONS = (
+    Mutation(
+        "skip an unlock",
+        "server/cache/ending.py",
+        "        self._ledger.release(lease.table.truncate(0), Owner.LEASED)\n        self._unlock(lease)\n",
+        "        self._ledger.release(lease.table.truncate(0), Owner.LEASED)\n",
+        f"{REPORTS}/test_c_eviction.py::test_a_lock_is_released_where_it_was_taken",
+    ),
+    Mutation(
+        "reuse a retired page before its step is over",
+        "server/cache/session.py",
+        "        self.fence.after(self.fence.launched, finish)\n",
+        "        finish()\n",
+        f"{REPORTS}/test_f_crash.py::test_a_step_in_flight_keeps_what_was_given_up",
+    ),
+    Mutation(
+        "unlock a prefix before its step is over",
+        "server/cache/ending.py",
+        "        session.fence.after(session.fence.launched, lease.step_over)\n",
+        "        lease.step_over()\n",
+        f"{CACHE}/test_lease.py::test_a_prefix_is_locked_until_the_step_that_may_read_it_has_completed",
+    ),
+    Mutation(
+        "publish before the step has written",
+        "server/cache/prefix_cache.py",
+        "        if after_step <= session.fence.completed:\n",
+        "        if after_step <= session.fence.launched:\n",
+        f"{CACHE}/test_lease.py::test_pages_are_matchable_once_their_step_has_completed",
+    ),
+    Mutation(
+        "forget a region in a move",
+        "gpu_pool/move.py",
+        "for rows in views.token_rows]",
+        "for rows in views.token_rows[:-1]]",
+        "tests/unit/gpu_pool/test_move.py::test_keys_scales_and_latents_follow_the_token_and_neighbours_stay",
+    ),
+    Mutation(
+        "drop the model from the namespace",
+        "server/cache/tree.py",
+        "        root = self.roots.get(namespace)\n        return None",
+        "        root = next((r for n, r in self.roots.items() if n.extra_key == namespace.extra_key), None)\n"
+        "        return None",
+        f"{REPORTS}/test_b_matching.py::test_another_model_is_another_tree",
+    ),
+    Mutation(
+        "join the extra key to the salt",
+        "server/rpc/convert.py",
+        "    return Namespace(model, extra_key, cache_salt)\n",
+        '    return Namespace(model, b"", extra_key + cache_salt)\n',
+        f"{REPORTS}/test_processes.py::test_namespaces_reach_the_cache",
+    ),
+    Mutation(
+        "join the parts of a namespace in its digest",
+        "server/cache/namespace.py",
+        '        framed = b"".join(len(part).to_bytes(4, "little") + part for part in parts)\n',
+        '        framed = b"".join(parts)\n',
+        f"{REPORTS}/test_b_matching.py::test_crafted_salts_reach_nobody_elses_pages",
+    ),
+    Mutation(
+        "leave a locked leaf in the eviction queue",
+        "server/cache/tree.py",
+        "                self.queue.discard(current)\n                self.evictable -= len(current.pages)\n",
+        "                self.evictable -= len(current.pages)\n",
+        f"{REPORTS}/test_c_eviction.py::test_a_page_is_queued_once",
+    ),
+    Mutation(
+        "accept a double free",
+        "server/cache/checks.py",
+        "    if kept > lease.table.length:\n",
+        "    if kept > lease.table.length + 1:\n",
+        f"{REPORTS}/test_a_accounting.py",
+    ),
+    Mutation(
+        "free patched-out pages before the patch is acknowledged",
+        "server/cache/prefix_cache.py",
+        "            session.superseded.append(Superseded(lease, published.replaced))\n",
+        "            self.endings.retire(session, published.replaced)\n",
+        f"{REPORTS}/test_a_accounting.py::test_the_loser_of_a_race_reads_canonical_pages",
+    ),
+    Mutation(
+        "lose the locks in a split",
+        "server/cache/tree.py",
+        "        upper.lock_ref, upper.hits",
+        "        _, upper.hits",
+        f"{REPORTS}/test_c_eviction.py::test_a_lock_is_released_where_it_was_taken",
+    ),
+    Mutation(
+        "ignore reservations",
+        "server/cache/admission.py",
+        "        return self._ledger.free + self._tree.evictable - self.reserved\n",
+        "        return self._ledger.free + self._tree.evictable\n",
+        f"{CACHE}/test_reservation.py",
+    ),
+    Mutation(
+        "leave no page for growing leases",
+        "server/cache/admission.py",
+        "        return max(0, self.unreserved - self.growing)\n",
+        "        return max(0, self.unreserved)\n",
+        f"{CACHE}/test_reservation.py::test_an_acquire_leaves_each_growing_lease_a_page",
+    ),
+    Mutation(
+        "count the own prefix as evictable",
+        "server/cache/prefix_cache.py",
+        "        self.admission.check_acquire(wanted - matched + reserved + locked)\n",
+        "        self.admission.check_acquire(wanted - matched + reserved)\n",
+        f"{CACHE}/test_reservation.py::test_an_acquire_costs_the_evictable_pages_that_it_locks",
+    ),
+    Mutation(
+        "leave flushed pages matchable",
+        "server/cache/tree.py",
+        "        self.roots = {}\n        self.evictable = 0\n",
+        "        self.evictable = 0\n",
+        f"{REPORTS}/test_a_accounting.py::test_a_lock_from_before_a_flush_returns_quietly",
+    ),
+    Mutation(
+        "publish from before a flush",
+        "server/cache/publication.py",
+        " or lease.anchor.root.detached:",
+        ":",
+        f"{CACHE}/test_lease.py::test_a_flushed_lease_reads_on_and_publishes_nothing",
+    ),
+    Mutation(
+        "free a silent session's pages without proof",
+        "server/cache/ending.py",
+        "        remains = Remains(proved_gone)\n",
+        "        remains = Remains(True)\n",
+        f"{REPORTS}/test_f_crash.py::test_silence_revokes_ids_and_only_proof_frees",
+    ),
+    Mutation(
+        "let a dead writer's pages be published",
+        "server/cache/prefix_cache.py",
+        "                lease.barred = True\n",
+        "                lease.barred = False\n",
+        f"{REPORTS}/test_f_crash.py::test_a_dead_writer_publishes_nothing_more",
+    ),
+    Mutation(
+        "publish over a failed copy",
+        "server/cache/moves.py",
+        "        if error and copy.lease.ended:\n",
+        "        if error and not copy.lease.ended:\n",
+        f"{REPORTS}/test_f_crash.py::test_a_failed_copy_publishes_nothing",
+    ),
+    Mutation(
+        "hand out pages under a copy",
+        "server/cache/ending.py",
+        "        if lease.copies:\n            lease.close",
+        "        if lease.copies > 1:\n            lease.close",
+        f"{REPORTS}/test_f_crash.py::test_pages_under_a_copy_are_not_handed_out",
+    ),
+    Mutation(
+        "publish a page whose next token is not known",
+        "server/cache/speculative.py",
+        "        return min(written, known - self.lookahead)\n",
+        "        return min(written, known)\n",
+        f"{REPORTS}/test_b_matching.py",
+    ),
+    Mutation(
+        "forget the token behind a published pair",
+        "server/cache/checks.py",
+        "    keyed = lease.pending + lookahead if lease.pending else 0\n",
+        "    keyed = lease.pending\n",
+        f"{REPORTS}/test_e_speculative.py::test_the_token_behind_a_published_pair_stays",
+    ),
+    Mutation(
+        "reuse the last matched page under drafts",
+        "server/cache/speculative.py",
+        "        return min(1, matched_pages) if self is Speculative.DROP_LAST_PAGE else 0\n",
+        "        return 0\n",
+        f"{REPORTS}/test_e_speculative.py::test_the_last_matched_page_is_recomputed",
+    ),
+    Mutation(
+        "share a retracted lease's tokens",
+        "server/cache/lease.py",
+        "        tokens = TokenBuffer(self.tokens.read(0, len(self.tokens)))\n",
+        "        tokens = self.tokens\n",
+        f"{CACHE}/test_lease.py::test_a_retracted_leases_last_publication_is_of_the_tokens_it_had",
+    ),
+    Mutation(
+        "refresh only whole nodes on a hit",
+        "server/cache/prefix_cache.py",
+        "            self.tree.touch(walk.partial or walk.node)\n",
+        "            self.tree.touch(walk.node)\n",
+        f"{REPORTS}/test_c_eviction.py::test_a_hit_in_the_middle_of_a_run_refreshes_it",
+    ),
+    Mutation(
+        "evict by age alone",
+        "server/cache/policy.py",
+        '    "priority": lambda node: (node.priority, node.last_use),\n',
+        '    "priority": lambda node: (node.last_use,),\n',
+        f"{REPORTS}/test_c_eviction.py::test_lower_priority_goes_first_then_the_longest_unused",
+    ),
+    Mutation(
+        "answer a reused seq with another Batch's reply",
+        "server/sessions/replies.py",
+        "        if kept.digest != digest:\n",
+        "        if kept.digest == b'':\n",
+        "tests/unit/server/test_replies.py",
+    ),
+    Mutation(
+        "call a process gone that a forked child outlives",
+        "server/holder.py",
+        "        if not self._waiting_for:\n",
+        "        if self._waiting_for:\n",
+        "tests/unit/server/test_holder.py::test_gone_means_ended_and_disconnected",
+    ),
+    Mutation(
+        "apply a patch before the step boundary",
+        "client/lease.py",
+        "            self.standing.unpatched.append(self)\n",
+        "            self.apply_patches()\n",
+        "tests/unit/client/test_lease.py::test_patches_wait_for_the_boundary",
+    ),
+)
+
+
+def copy_tree(target: Path) -> None:
+    """A copy that imports as `radixd` ahead of the installed one."""
+    ignore = shutil.ignore_patterns("__pycache__", ".hypothesis")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=ignore)
+        elif source.exists():
+            shutil.copy(source, target / name)
+    (target / "radixd").mkdir()
+    for package, folder in PACKAGES.items():
+        (target / "radixd" / package).symlink_to(target / folder)
+
+
+def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python in the copy."""
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+
+
+def tests_pass(tree: Path, *selection: str) -> bool:
+    """Whether they do; any other outcome than success or failed tests is an error."""
+    ran = run(tree, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *selection)
+    if ran.returncode not in (0, 1):
+        raise SystemExit(f"pytest {' '.join(selection)} did not run:\n{ran.stdout[-4000:]}{ran.stderr[-2000:]}")
+    return ran.returncode == 0
+
+
+def verdict(tree: Path, mutation: Mutation) -> str:
+    """Plants the fault, runs its tests, and takes it out again."""
+    path = tree / mutation.path
+    source = path.read_text()
+    if source.count(mutation.old) != 1:
+        return f"DOES NOT APPLY: {source.count(mutation.old)} places in {mutation.path}"
+    path.write_text(source.replace(mutation.old, mutation.new))
+    try:
+        return "SURVIVED" if tests_pass(tree, mutation.tests) else "killed"
+    finally:
+        path.write_text(source)
+
+
+def main() -> int:
+    """Prints a line for each fault."""
+    chosen = [mutation for mutation in MUTATIONS if not sys.argv[1:] or mutation.name in sys.argv[1:]]
+    with tempfile.TemporaryDirectory(prefix="radixd-mutations-") as folder:
+        tree = Path(folder).resolve()
+        copy_tree(tree)
+        found = run(tree, "-c", "import radixd.server; print(*radixd.server.__path__)").stdout.strip()
+        if Path(found).resolve() != tree / "server":
+            raise SystemExit(f"the copy's packages are not the ones imported, but {found}")
+        if not tests_pass(tree, *sorted({mutation.tests for mutation in chosen})):
+            raise SystemExit("the tests fail without any fault")
+        outcomes = []
+        for mutation in chosen:
+            outcomes.append(verdict(tree, mutation))
+            print(f"{mutation.name:<58} {outcomes[-1]:<10} {mutation.tests}", flush=True)
+    killed = outcomes.count("killed")
+    print(f"{killed} of {len(outcomes)} faults killed")
+    return 0 if killed == len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
