@@ -22,11 +22,11 @@ class Run(Protocol):
     """Operations that are carried out in order, some at a time."""
 
     def proceed(self) -> bool:
-        """Carries out operations for YIELD_SECONDS; True once none is left. Refuses where the session has ended."""
+        """Carries out operations for YIELD_SECONDS; True once none is left."""
         ...
 
     def reply(self, seq: int, epoch: int) -> Reply:
-        """The answer, once none is left."""
+        """The answer, once none is left. Refuses with NO_SESSION where the session has ended meanwhile."""
         ...
 
 
@@ -43,7 +43,6 @@ class BatchRun:
     def proceed(self) -> bool:
         until = perf_counter() + YIELD_SECONDS
         for operation in self._left:
-            self._session.check_live()
             self._carry_out(operation, self._reply.results.add())
             if perf_counter() > until:
                 return False
