@@ -13,7 +13,7 @@ from radixd.client import NeverFits, NoPages, Operation, Pages, Session
 from radixd.server.replay.admission import Admission
 from radixd.server.replay.journal import Journal
 from radixd.server.replay.kernel import Kernel
-from radixd.server.replay.running import RunningRequest, Work
+from radixd.server.replay.running import Access, RunningRequest, Work
 from radixd.server.replay.step_batch import StepBatch, must
 from radixd.server.replay.tally import EndKind, Outcome
 
@@ -162,6 +162,8 @@ class Engine:
     def _start(self, running: RunningRequest) -> None:
         running.start()
         lease = running.held
+        # What is matchable is written: not in the first step that uses it, but now.
+        self._kernel.check(running, Access(lease.pages, 0, running.seeds[: lease.device_tokens]))
         self._kernel.poison(lease, lease.device_tokens // self._session.page_size)
         self._running.append(running)
 

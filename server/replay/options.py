@@ -85,6 +85,9 @@ class Options:
         filled = Namespace(**{**defaults, **given})
         if args.requests == "all":
             filled.requests = None
+        if filled.requests is not None:  # few requests bear few faults
+            filled.aborts = given.get("aborts", min(filled.aborts, filled.requests // 20))
+            filled.rollbacks = given.get("rollbacks", filled.decode * min(filled.rollbacks, filled.requests // 20))
         return cls(
             target=args.target,
             pool_name=args.pool or "",

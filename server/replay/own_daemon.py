@@ -47,22 +47,27 @@ def own_daemon(pool: PoolChoice) -> Iterator[str]:
                 start_new_session=True,
             )
         try:
-            _wait_until_serving(process, socket, log)
+            _wait_until_serving(process, socket)
             yield str(socket)
-            if process.poll() is not None:
-                raise DaemonFailed(f"the daemon ended by itself, status {process.returncode}: {_tail(log)}")
         finally:
-            process.terminate()
-            try:
-                status = process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                status = process.wait()
+            early = process.poll()
+            status = _stop(process)
+            if early is not None:  # whatever else went wrong follows from this
+                raise DaemonFailed(f"the daemon ended by itself, status {early}: {_tail(log)}")
         if status:
             raise DaemonFailed(f"the daemon ended with status {status} when told to stop: {_tail(log)}")
 
 
-def _wait_until_serving(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> int:
+    process.terminate()
+    try:
+        return process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _wait_until_serving(process: subprocess.Popen[bytes], socket: Path) -> None:
     with grpc.insecure_channel(f"unix:{socket}", [("grpc.max_reconnect_backoff_ms", 100)]) as channel:
         admin = admin_pb2_grpc.AdminStub(channel)
         while process.poll() is None:
@@ -71,7 +76,7 @@ def _wait_until_serving(process: subprocess.Popen[bytes], socket: Path, log: Pat
                 return
             except grpc.RpcError:  # not there yet, or still starting
                 time.sleep(0.05)
-    raise DaemonFailed(f"the daemon did not start: {_tail(log)}")
+    raise DaemonFailed("the daemon did not start")
 
 
 def _flags(pool: PoolChoice, socket: Path) -> list[str]:

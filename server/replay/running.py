@@ -64,7 +64,7 @@ class RunningRequest:
         """The last Allocate met NO_PAGES."""
         self.launched = self.completed = self.inserted = 0
         self.prefill_to = request.prompt.size
-        self._checked = self._overran = False
+        self._overran = False
 
     @property
     def held(self) -> Lease:
@@ -96,7 +96,6 @@ class RunningRequest:
         self.prefill_to = max(self.request.prompt.size, lease.known)
         if self.first_hit is None:
             self.first_hit = lease.device_tokens
-        self._checked = False
         self.refused = False
 
     def retract(self) -> None:
@@ -121,13 +120,9 @@ class RunningRequest:
             writes.append(Access(pages, stop, garbage_seeds(self.root, stop, self.drafts)))
             self.rejected, self.drafts = self.drafts, 0
         self.launched = stop
-        return Work(self, self._prefix_once(pages), tuple(writes), stop)
-
-    def _prefix_once(self, pages: Pages) -> tuple[Access, ...]:
-        """The cached prefix, in the first step that uses it."""
-        hit = 0 if self._checked else self.held.device_tokens
-        self._checked = True
-        return (Access(pages, 0, self.seeds[:hit]),) if hit else ()
+        # An abort lets go of its prefix while this step is in flight: it had better attend to all of it.
+        reads = (Access(pages, 0, self.seeds[:start]),) if self.abort else ()
+        return Work(self, reads, tuple(writes), stop)
 
     def _overrun(self, pages: Pages) -> Work | None:
         """The step too many: attends to the whole sequence, writes a token that nobody wants."""

@@ -43,7 +43,7 @@ def test_a_scribbled_page_is_found(folder: Path, start_daemon: Callable[..., Dae
     """The second run meets the first one's pages, one byte of each changed in between."""
     daemon = start_daemon("--device", "cpu", "--geometry", "tiny", "--tokens", "12800").serving()
     flags = ("--target", str(daemon.socket), "--requests", "6", "--schedulers", "1", "--no-decode")
-    no_faults = ("--kill-every", "0", "--aborts", "0", "--rollbacks", "0", "--reconnects", "0")
+    no_faults = ("--kill-every", "0", "--reconnects", "0")
     assert replay(folder, *flags, *no_faults)[0] == 0
     with Client(daemon.socket) as client, client.open_session(model=b"vandal") as session:
         attachment = session.attach()
@@ -75,15 +75,28 @@ def test_a_traces_hits_are_exact(folder: Path) -> None:
     assert report["bytes_verified"] == 0, "meta has no memory"
 
 
+def test_a_pool_too_small_for_all_preempts_and_finishes(folder: Path) -> None:
+    """Eight requests grow to 8 pages each on 20 pages, and none of them has reserved its growth."""
+    trace = folder / "trace.jsonl"
+    lines = [{"timestamp": 0, "input_length": 200, "output_length": 300, "hash_ids": [i]} for i in range(8)]
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    flags = ("--geometry", "tiny", "--device", "cpu", "--pool-tokens", "1280", "--schedulers", "2", "--decode")
+    status, report = replay(folder, "--trace", str(trace), *flags)
+    assert status == 0, report
+    assert report["finished"] == 8
+    assert report["preemptions"] > 0
+    assert report["output_tokens"] == 8 * 300
+
+
 def test_mistakes_are_told_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    no_faults = ("--requests", "5", "--aborts", "0", "--rollbacks", "0")
+    few = ("--requests", "5")
     for flags, status, told in (
         (("--trace", f"{folder}/nowhere"), 2, "nowhere"),
         (("--requests", "all"), 2, "--requests all"),
         (("--requests", "5", "--rollbacks", "6"), 2, "--rollbacks 6"),
-        (("--target", f"{folder}/nobody.sock", *no_faults), 1, "nobody"),
+        (("--target", f"{folder}/nobody.sock", *few), 1, "nobody"),
         (("--target", "x.sock", "--geometry", "tiny"), 2, "--geometry"),
-        (("--policy", "best", *no_faults), 1, "policy"),
+        (("--policy", "best", *few), 1, "policy"),
     ):
         assert main(("replay", *flags)) == status
         error = capsys.readouterr().err
