@@ -71,9 +71,10 @@ class Ledger:
     def change(self, pages: PageIds, before: Owner, after: Owner) -> None:
         """Passes pages on. Raises BrokenInvariant, with nothing changed, where one is not `before`'s."""
         owners = self._owner[pages]
-        if (owners != before).any():
-            wrong = pages[owners != before][:8].tolist()
+        strange = owners != before.value  # numpy takes 4 µs to see the number in the enum
+        if np.count_nonzero(strange):
+            wrong = pages[strange][:8].tolist()
             raise BrokenInvariant(f"pages {wrong} should be {before.name}, to become {after.name}")
-        self._owner[pages] = after
+        self._owner[pages] = after.value
         self._counts[before] -= len(pages)
         self._counts[after] += len(pages)

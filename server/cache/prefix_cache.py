@@ -46,7 +46,7 @@ from radixd.server.cache.results import (
 from radixd.server.cache.session import Dedup, Session, Superseded
 from radixd.server.cache.step import StepMark
 from radixd.server.cache.tokens import TokenBuffer, count_tokens
-from radixd.server.cache.tree import RadixTree, Walk
+from radixd.server.cache.tree import NO_PAGES, RadixTree, Walk
 
 __all__ = ["CacheConfig", "PrefixCache"]
 
@@ -266,6 +266,8 @@ class PrefixCache:
         return AllocateResult(lease.table.length * self.config.page_size, pages)
 
     def _claim(self, pages: int) -> PageIds:
+        if not pages:
+            return NO_PAGES
         self.tree.expire(self._clock())
         before = self.tree.evictable
         claimed = self.admission.claim(pages)
