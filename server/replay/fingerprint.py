@@ -22,9 +22,12 @@ _GARBAGE: Final = np.uint64(0xD6E8FEB86659FD93)
 
 def mixed(values: Seeds) -> Seeds:
     """A bijection of uint64 whose every output bit depends on every input bit (splitmix64's finaliser)."""
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
-    return values ^ (values >> np.uint64(31))
+    mixing = values ^ (values >> np.uint64(30))
+    mixing *= _FIRST
+    mixing ^= mixing >> np.uint64(27)
+    mixing *= _SECOND
+    mixing ^= mixing >> np.uint64(31)
+    return mixing
 
 
 def root_seed(model: bytes, extra_key: bytes = b"", cache_salt: bytes = b"") -> int:
@@ -35,8 +38,12 @@ def root_seed(model: bytes, extra_key: bytes = b"", cache_salt: bytes = b"") -> 
 
 def token_seeds(root: int, tokens: Tokens) -> Seeds:
     """uint64[tokens]: seed t hashes `root` and tokens[: t + 1], each at its place."""
-    places = np.arange(tokens.size, dtype=np.uint64) * _STEP
-    return mixed(np.cumsum(mixed(tokens + places)) + np.uint64(root))
+    placed = np.arange(tokens.size, dtype=np.uint64)
+    placed *= _STEP
+    placed += tokens
+    sums = np.cumsum(mixed(placed), out=placed)
+    sums += np.uint64(root)
+    return mixed(sums)
 
 
 def poison_seeds(session_id: int, lease_id: int, page_size: int) -> Seeds:
