@@ -10,11 +10,8 @@ import torch
 
 from radixd.gpu_pool.device import Copy, DeviceMemoryError, run_now
 from radixd.gpu_pool.handle import Handle
-from radixd.gpu_pool.host_memory import available_host_bytes
+from radixd.gpu_pool.host_memory import allocate, check_fits
 from radixd.gpu_pool.mapping import SEALS, map_buffer
-
-FALLOCATE_CHUNK = 2**30
-"""The kernel undoes an interrupted fallocate; in small steps a signal costs one step and not the pool."""
 
 
 class CpuDevice:
@@ -27,17 +24,11 @@ class CpuDevice:
     kind: Final = "cpu"
 
     def __init__(self, nbytes: int, name: str = "radixd") -> None:
-        available, limit = available_host_bytes()
-        if nbytes > available:
-            raise DeviceMemoryError(
-                f"a pool of {nbytes} bytes does not fit the {available} bytes that {limit} leaves: "
-                "make the pool smaller or raise the limit"
-            )
+        check_fits({name: nbytes})
         self._fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._fd, nbytes)
-            for start in range(0, nbytes, FALLOCATE_CHUNK):
-                os.posix_fallocate(self._fd, start, min(FALLOCATE_CHUNK, nbytes - start))
+            allocate(self._fd, nbytes)
             fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, SEALS)
             self._buffer = map_buffer(self._fd, nbytes)
         except OSError as error:

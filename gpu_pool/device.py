@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from radixd.gpu_pool.handle import DeviceKind, Handle
@@ -35,19 +36,35 @@ class TokenCopy:
         self.rows[self.dst] = self.rows[self.src]
 
 
+PageRun = tuple[int, int, int]
+"""First source page, first target page, count: pages that lie side by side at both ends."""
+
+
+def page_runs(sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Sequence[PageRun]:
+    """The pairs (sources[i], targets[i]) in as few runs as their order allows."""
+    breaks = np.flatnonzero((np.diff(sources) != 1) | (np.diff(targets) != 1)) + 1
+    starts = np.concatenate(([0], breaks))[: sources.size]
+    counts = np.diff(starts, append=sources.size)
+    return tuple(zip(sources[starts].tolist(), targets[starts].tolist(), counts.tolist(), strict=True))
+
+
 @dataclass(frozen=True)
 class PageCopy:
-    """Pages copied one by one between [pages, words] tensors; within one, no page is both source and target."""
+    """Pages, entries of the first axis, copied run by run; within one copy no page is both source and target.
+
+    One memcpy a run where pages are contiguous, on the calling thread alone: numpy releases the GIL and starts no
+    threads, where torch would share a few megabytes out among all cores and wait for the slowest.
+    """
 
     src: torch.Tensor
     dst: torch.Tensor
-    src_pages: np.ndarray[tuple[int], np.dtype[np.int64]]
-    dst_pages: np.ndarray[tuple[int], np.dtype[np.int64]]
+    runs: Sequence[PageRun]
 
     def run(self) -> None:
-        """One memcpy a page."""
-        for src, dst in zip(self.src_pages.tolist(), self.dst_pages.tolist(), strict=True):
-            self.dst[dst].copy_(self.src[src])
+        """Copy in host memory."""
+        src, dst = self.src.numpy(), self.dst.numpy()
+        for first_source, first_target, count in self.runs:
+            dst[first_target : first_target + count] = src[first_source : first_source + count]
 
 
 class Device(Protocol):

@@ -1,7 +1,37 @@
 """How much host memory this process can still take before the kernel kills somebody for it."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from radixd.gpu_pool.device import DeviceMemoryError
+
+ALLOCATION_CHUNK = 2**30
+"""The kernel undoes an interrupted fallocate; in small steps a signal costs one step and not the pool."""
+
+
+def check_fits(parts: Mapping[str, int], root: Path = Path("/")) -> None:
+    """Raise DeviceMemoryError, naming the sum and each part, if `parts` do not fit this machine's memory together.
+
+    Args:
+        parts: what will be allocated, by name, in bytes; not what is allocated already, which the kernel counts.
+        root: where /proc and /sys are found.
+    """
+    total = sum(parts.values())
+    available, limit = available_host_bytes(root)
+    if total <= available:
+        return
+    named = ", ".join(f"{name}: {nbytes}" for name, nbytes in sorted(parts.items()))
+    raise DeviceMemoryError(
+        f"{total} bytes of host memory are needed ({named}), but {limit} leaves {available}: "
+        "make the pools smaller or raise the limit"
+    )
+
+
+def allocate(fd: int, nbytes: int) -> None:
+    """Give the first `nbytes` of a file their memory or disk space; what it holds stays. Raises OSError."""
+    for start in range(0, nbytes, ALLOCATION_CHUNK):
+        os.posix_fallocate(fd, start, min(ALLOCATION_CHUNK, nbytes - start))
 
 
 def available_host_bytes(root: Path = Path("/")) -> tuple[int, str]:

@@ -72,22 +72,21 @@ class PoolViews:
 
     @cached_property
     def page_rows(self) -> tuple[torch.Tensor, ...]:
-        """All bytes of a page as integer words: tensors [physical pages, words], each page row one contiguous run.
+        """All bytes of a page, padding left out, each row of a page contiguous: uint8 [physical pages, …].
 
-        page_first: one tensor, padding included; layer_first: one for each layer of each component.
+        page_first: one tensor [physical pages, bytes of a page]; layer_first: `layer_rows`.
         """
         layout = self.layout
-        if layout.kind == "page_first":
-            whole = View(0, (layout.physical_pages, layout.page_stride), (layout.page_stride, 1), "uint8", 1)
-            return (_words(self.buffer, whole, layout.page_stride),)
-        rows: list[torch.Tensor] = []
-        for component in layout.geometry.components:
-            nbytes = layout.geometry.bytes_per_component_page(component)
-            for layer in component.layers:
-                offset = layout.page_view(component.name, layer).offset
-                view = View(offset, (layout.physical_pages, nbytes), (nbytes, 1), "uint8", 1)
-                rows.append(_words(self.buffer, view, nbytes))
-        return tuple(rows)
+        if layout.kind == "layer_first":
+            return self.layer_rows
+        whole = (layout.physical_pages, layout.geometry.bytes_per_page)
+        return (self.buffer.as_strided(whole, (layout.page_stride, 1)),)
+
+    @property
+    def layer_rows(self) -> tuple[torch.Tensor, ...]:
+        """`buffers` of all layers of all components, in the order in which a page_first page holds them."""
+        components = self.layout.geometry.components
+        return tuple(self._pages[component.name][layer] for component in components for layer in component.layers)
 
 
 def torch_views(buffer: torch.Tensor, layout: Layout) -> PoolViews:

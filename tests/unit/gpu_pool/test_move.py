@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from radixd.gpu_pool.layout import Layout, LayoutKind
 from radixd.gpu_pool.memory import PoolMemory
-from radixd.gpu_pool.move import MoveError, copy_pages, move_tokens
+from radixd.gpu_pool.move import copy_pages, move_tokens
+from radixd.gpu_pool.pairs import MoveError
 from radixd.gpu_pool.presets import load_geometry
 from tests.unit.gpu_pool.pools import MakePool
 from tests.unit.gpu_pool.raw_reader import RawReader, reader_for

@@ -66,14 +66,16 @@ def test_dtypes_and_shapes_are_what_kernels_take() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind", "multiple"), POOLS)
-def test_words_cover_all_bytes_and_are_no_uint8(name: str, kind: LayoutKind, multiple: int) -> None:
+def test_rows_cover_all_bytes_and_a_tokens_are_no_uint8(name: str, kind: LayoutKind, multiple: int) -> None:
     layout = Layout(load_geometry(name), kind, num_pages=2, stride_multiple=multiple)
     views = torch_views(torch.zeros(layout.nbytes, dtype=torch.uint8), layout)
-    tokens, pages = views.token_rows, views.page_rows
+    tokens, pages, layers = views.token_rows, views.page_rows, views.layer_rows
     assert {rows.dtype for rows in tokens} == {torch.int64, torch.int32}
-    assert {rows.dtype for rows in pages} == {torch.int64}
     assert sum(rows.shape[-1] * rows.element_size() for rows in tokens) == layout.geometry.bytes_per_token
-    assert sum(rows.shape[-1] * rows.element_size() for rows in pages) == layout.page_stride
+    for rows in (pages, layers):
+        assert all(page[1].is_contiguous() and page.dtype == torch.uint8 for page in rows)
+        assert sum(page[1].numel() for page in rows) == layout.geometry.bytes_per_page
+    assert len(pages) == (1 if kind == "page_first" else len(layers))
 
 
 def test_a_million_token_pool_has_shapes_without_memory() -> None:
