@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from radixd.server.cache.lease import Lease
-from radixd.server.cache.ledger import Ledger, Owner
 from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.cache.residence import Residence
 from radixd.server.cache.results import PageIds
-from radixd.server.cache.tree import RadixTree
+from radixd.server.cache.tier import Tier
 
 
 class Admission:
@@ -18,9 +18,10 @@ class Admission:
     admitted lease can always grow to the length it named: two half-prefilled requests never wait for each other.
     """
 
-    def __init__(self, ledger: Ledger, tree: RadixTree):
-        self._ledger = ledger
-        self._tree = tree
+    def __init__(self, device: Tier, residence: Residence):
+        self._device = device
+        self._ledger = device.ledger
+        self._residence = residence
         self.reserved = 0
         self.reserved_by: Counter[int] = Counter()  # by session
         self.growing = 0  # active leases with no reservation left: an Acquire leaves each a page
@@ -28,7 +29,7 @@ class Admission:
     @property
     def unreserved(self) -> int:
         """Pages that are free or evictable and promised to nobody."""
-        return self._ledger.free + self._tree.evictable - self.reserved
+        return self._ledger.free + self._device.evictable - self.reserved
 
     @property
     def max_fit(self) -> int:
@@ -67,7 +68,7 @@ class Admission:
         """Evicts that many pages, which are evictable. Returns how many."""
         if pages <= 0:
             return 0
-        self._ledger.release(self._tree.evict(pages), Owner.CACHED)
+        self._residence.evict_device(pages)
         return pages
 
     def admit(self, lease: Lease) -> None:
@@ -80,14 +81,21 @@ class Admission:
         lease.reserved -= min(lease.reserved, pages)
         self._count(lease, +1)
 
+    def unjoin(self, lease: Lease) -> None:
+        """Gives back what a lease reserved by joining a copy that has ended."""
+        self._count(lease, -1)
+        lease.joined = 0
+        self._count(lease, +1)
+
     def dismiss(self, lease: Lease) -> None:
         """Gives back the reservation of a lease that grows no more."""
         self._count(lease, -1)
-        lease.reserved = 0
+        lease.reserved = lease.joined = 0
 
     def _count(self, lease: Lease, sign: int) -> None:
-        self.reserved += sign * lease.reserved
-        self.reserved_by[lease.session_id] += sign * lease.reserved
+        reserved = lease.reserved + lease.joined
+        self.reserved += sign * reserved
+        self.reserved_by[lease.session_id] += sign * reserved
         self.growing += sign * (lease.reserved == 0)
 
     def _no_pages(self, needed: int, available: int) -> Refusal:
@@ -95,7 +103,7 @@ class Admission:
             "needed": needed,
             "available": available,
             "free": self._ledger.free,
-            "evictable": self._tree.evictable,
+            "evictable": self._device.evictable,
             "retired": self._ledger.retired,
             "reserved": self.reserved,
         }

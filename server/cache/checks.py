@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radixd.server.cache.lease import Lease
+from radixd.server.cache.lease import Lease, LeaseState
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.session import Session
 
@@ -14,18 +14,27 @@ def check_limit(field: str, value: int, limit: int) -> None:
         raise Refusal(Reason.LIMIT_EXCEEDED, message, field=field, facts={"limit": limit, "value": value})
 
 
-def check_active(lease: Lease) -> None:
-    """Refuses a waiting lease."""
-    if not lease.active:
-        message = f"lease {lease.lease_id} is waiting; acquire it first"
-        raise Refusal(Reason.NOT_ACTIVE, message, facts={"state": "waiting"})
+_WAYS_OUT = {
+    LeaseState.WAITING: "acquire it first",
+    LeaseState.ACTIVE: "release it with `keep` to make it wait",
+    LeaseState.OFFLOADING: "wait until it is offloaded, or release it",
+    LeaseState.OFFLOADED: "restore it first",
+    LeaseState.RESTORING: "wait until its bytes have arrived",
+}
 
 
-def check_waiting(lease: Lease) -> None:
-    """Refuses an active lease."""
-    if lease.active:
-        message = f"lease {lease.lease_id} is active already; only a waiting lease can be acquired"
-        raise Refusal(Reason.NOT_ACTIVE, message, facts={"state": "active"})
+def check_state(lease: Lease, state: LeaseState) -> None:
+    """Refuses a lease in any other state."""
+    if lease.state is not state:
+        message = f"lease {lease.lease_id} is {lease.state}, this takes one that is {state}: {_WAYS_OUT[lease.state]}"
+        raise Refusal(Reason.NOT_ACTIVE, message, facts={"state": lease.state.value})
+
+
+def check_arrived(lease: Lease) -> None:
+    """Refuses a lease whose prefix is still arriving from the host."""
+    if lease.load is not None:
+        message = f"the prefix of lease {lease.lease_id} is still arriving; wait for the end of copy {lease.load.copy_id}"
+        raise Refusal(Reason.IN_FLIGHT, message, facts={"copy_id": lease.load.copy_id})
 
 
 def check_no_copies(lease: Lease) -> None:

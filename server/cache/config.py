@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from radixd.server.cache.policy import POLICIES
 from radixd.server.cache.speculative import Speculative
+
+
+class WritePolicy(StrEnum):
+    """When a node is copied to the host tier."""
+
+    WRITE_BACK = "write_back"  # when it is about to be evicted
+    WRITE_THROUGH = "write_through"  # when it is published
+    WRITE_THROUGH_SELECTIVE = "write_through_selective"  # when it is hit for the second time
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +28,11 @@ class CacheConfig:
     max_tokens: int = 1_572_864  # known to one lease
     max_leases: int = 65_536  # of one session
     max_move_pairs: int = 4_096
+    host_pages: int = 0  # of the host tier; 0: none
+    write_policy: WritePolicy = WritePolicy.WRITE_BACK
+    promote_min_pages: int = 2  # fewer host pages than this are computed again rather than copied
+    free_target_pages: int = 0  # device pages that write_back keeps free
+    max_copy_pages: int = 4_096  # under copies to the host at once; beyond it, eviction drops
 
     def __post_init__(self) -> None:
         if self.pages < 1:

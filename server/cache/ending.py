@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from radixd.server.cache.admission import Admission
-from radixd.server.cache.lease import Lease
+from radixd.server.cache.lease import Lease, LeaseState
 from radixd.server.cache.ledger import Ledger, Owner
+from radixd.server.cache.preemption import Preemption
+from radixd.server.cache.residence import Residence
 from radixd.server.cache.results import PageIds
 from radixd.server.cache.session import Session
-from radixd.server.cache.tree import RadixTree
 
 
 @dataclass(slots=True)
@@ -30,10 +31,11 @@ class Remains:
 class Endings:
     """Takes back what leases and sessions held. Time revokes ids; only proof frees pages."""
 
-    def __init__(self, tree: RadixTree, ledger: Ledger, admission: Admission):
-        self._tree = tree
+    def __init__(self, residence: Residence, ledger: Ledger, admission: Admission, preemption: Preemption):
+        self._residence = residence
         self._ledger = ledger
         self._admission = admission
+        self._preemption = preemption
         self.remains: dict[int, Remains] = {}
 
     def retire(self, session: Session, pages: PageIds) -> None:
@@ -54,6 +56,7 @@ class Endings:
         steps and copies are over is given up then, and its lock returns.
         """
         lease.ended = True
+        lease.leave_load()
         self._admission.dismiss(lease)
         session.closing.add(lease)
         if lease.copies:
@@ -73,7 +76,7 @@ class Endings:
 
     def _unlock(self, lease: Lease) -> None:
         if lease.anchor is not None:
-            self._ledger.release(self._tree.unlock(lease.anchor), Owner.CACHED)
+            self._residence.unlock(lease.anchor)
             lease.anchor = None
 
     def end_session(self, session: Session, proved_gone: bool) -> int:
@@ -81,8 +84,12 @@ class Endings:
         session.fence.abandon()
         remains = Remains(proved_gone)
         for lease in session.leases.values():
+            lease.leave_load()
+            self._preemption.cancel(lease)
             if lease.active:
                 self._admission.dismiss(lease)
+            elif lease.state is LeaseState.OFFLOADED:
+                self._preemption.forget(lease)
         del self._admission.reserved_by[session.session_id]
         for lease in (*session.leases.values(), *session.closing):
             lease.ended = True

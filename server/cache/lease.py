@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
+from enum import StrEnum
+from typing import Protocol
 
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.node import Node
 from radixd.server.cache.page_table import PageTable
+from radixd.server.cache.results import NO_PAGES
 from radixd.server.cache.tokens import TokenBuffer
 
 
+class LeaseState(StrEnum):
+    """What a lease has, and with that, which verbs it accepts."""
+
+    WAITING = "waiting"  # tokens alone
+    ACTIVE = "active"  # a lock and a page table
+    OFFLOADING = "offloading"  # on its way to the host: Match and Release only
+    OFFLOADED = "offloaded"  # on the host: Match, Restore and Release only
+    RESTORING = "restoring"  # on its way back: Match and Release only
+
+
+class Waiting(Protocol):
+    """A copy that fills a lease's prefix."""
+
+    copy_id: int
+
+    def leave(self, lease: Lease) -> None:
+        """The lease has ended and waits no longer."""
+
+
 class Lease:
-    """Waiting while it has no anchor, active from Acquire on. Lengths are in tokens: published ≤ written ≤ known."""
+    """One request. Lengths are in tokens: published ≤ pending, written ≤ known."""
 
     __slots__ = (
-        "anchor", "barred", "close", "copies", "ended", "lease_id", "namespace", "pending", "priority", "published",
-        "reserved", "retain_seconds", "session_id", "steps_over", "table", "tokens", "written",
+        "anchor", "barred", "close", "copies", "ended", "joined", "lease_id", "load", "namespace", "pending", "priority",
+        "published", "readable", "reserved", "retain_seconds", "saved", "session_id", "state", "steps_over", "table",
+        "tokens", "written",
     )  # fmt: skip
 
     def __init__(
@@ -35,12 +56,17 @@ class Lease:
         self.tokens = tokens
         self.priority = priority
         self.retain_seconds = retain_seconds
-        self.anchor: Node | None = None  # the lock's receipt: end of the published prefix
-        self.table = PageTable(np.empty(0, np.int32))
+        self.state = LeaseState.WAITING
+        self.anchor: Node | None = None  # receipt of its lock, or keep: the end of the published prefix
+        self.table = PageTable(NO_PAGES)
         self.published = 0
         self.pending = 0  # what Inserts that wait for a step will have published
         self.written = 0
+        self.readable = 0  # bytes that were there when it became active, or will be once its copies have ended
         self.reserved = 0  # pages that it may still claim
+        self.joined = 0  # of its prefix, pages that are arriving for another lease: reserved, should they not come
+        self.load: Waiting | None = None  # the copy that fills its prefix
+        self.saved = NO_PAGES  # host pages of its own
         self.copies = 0  # in flight
         self.steps_over = False  # since it ended, every step that may touch it has completed
         self.close: Callable[[], None] | None = None  # gives back what it still holds, once steps and copies are over
@@ -49,13 +75,22 @@ class Lease:
 
     @property
     def active(self) -> bool:
-        return self.anchor is not None
+        """Has a lock and a page table, if perhaps on their way."""
+        return self.state in (LeaseState.ACTIVE, LeaseState.OFFLOADING, LeaseState.RESTORING)
 
     def activate(self, anchor: Node, table: PageTable, published: int, reserved: int) -> None:
+        """Takes what Acquire has got for it."""
+        self.state = LeaseState.ACTIVE
         self.anchor = anchor
         self.table = table
-        self.published = self.pending = self.written = published
+        self.published = self.pending = self.written = self.readable = published
         self.reserved = reserved
+
+    def leave_load(self) -> None:
+        """Waits for its prefix no longer."""
+        if self.load is not None:
+            self.load.leave(self)
+            self.load = None
 
     def step_over(self) -> None:
         """Every step that may touch the ended lease has completed."""

@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import count
-
 import numpy as np
 
 from radixd.server.cache.checks import check_limit
+from radixd.server.cache.copies import Copies
 from radixd.server.cache.lease import Lease
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.results import FinishedCopy, MovePlan, PageIds
 from radixd.server.cache.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    session: Session
-    lease: Lease
-    pages: int  # written
-
-
 class Moves:
     """Copies between the slots of one lease. Its pages stay whose they are until the last has ended."""
 
-    def __init__(self, page_size: int, max_pairs: int):
+    def __init__(self, copies: Copies, page_size: int, max_pairs: int):
+        self._copies = copies
         self._page_size = page_size
         self._max_pairs = max_pairs
-        self._copies: dict[int, _Copy] = {}
-        self._ids = count(1)
-
-    @property
-    def pages_in_copy(self) -> int:
-        return sum(copy.pages for copy in self._copies.values())
 
     def plan(self, session: Session, lease: Lease, sources: PageIds, destinations: PageIds) -> MovePlan:
         """Checks slot ids and opens a copy."""
         self._check(lease, sources, destinations)
-        copy_id = next(self._ids)
-        lease.copies += 1
-        self._copies[copy_id] = _Copy(session, lease, len(np.unique(destinations // self._page_size)))
-        return MovePlan(copy_id, sources.copy(), destinations.copy())
 
-    def finish(self, copy_id: int, error: str) -> None:
-        """Closes a copy, and what waited for it."""
-        copy = self._copies.pop(copy_id)
-        copy.session.finished_copies.append(FinishedCopy(copy_id, error))
-        if error and copy.lease.ended:
-            copy.lease.barred = True  # nobody can repair the bytes, so what waits to be published never may be
-        copy.lease.copy_over()
+        def finish(error: str) -> None:
+            session.finished_copies.append(FinishedCopy(copy_id, error))
+            lease.copy_over()
+
+        lease.copies += 1
+        copy_id = self._copies.open(len(np.unique(destinations // self._page_size)), finish)
+        return MovePlan(copy_id, sources.copy(), destinations.copy())
 
     def _check(self, lease: Lease, sources: PageIds, destinations: PageIds) -> None:
         size, pages = self._page_size, lease.table.pages

@@ -49,6 +49,11 @@ class PageTable:
         """Own pages at [first, last) are the tree's from now on."""
         self._own[first:last] = False
 
+    def replace(self, first: int, pages: PageIds) -> None:
+        """Puts pages of the lease's own in place of the tree's from `first` on."""
+        self._ids[first : first + len(pages)] = pages
+        self._own[first : first + len(pages)] = True
+
     def patch(self, first: int, canonical: PageIds) -> PageIds:
         """Puts the tree's page ids in place of the lease's own from `first` on; returns those replaced."""
         last = first + len(canonical)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from radixd.server.cache.admission import Admission
 from radixd.server.cache.lease import Lease
-from radixd.server.cache.ledger import Ledger, Owner
+from radixd.server.cache.node import Node
+from radixd.server.cache.residence import Residence
 from radixd.server.cache.results import NO_PAGES, PageIds, TablePatch
 from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
@@ -28,9 +29,11 @@ NOTHING = Published(0, (), NO_PAGES)
 class Publisher:
     """Publishes under one pool's page size and speculative mode."""
 
-    def __init__(self, tree: RadixTree, ledger: Ledger, admission: Admission, page_size: int, speculative: Speculative):
+    def __init__(
+        self, tree: RadixTree, residence: Residence, admission: Admission, page_size: int, speculative: Speculative
+    ):
         self._tree = tree
-        self._ledger = ledger
+        self._residence = residence
         self._admission = admission
         self._page_size = page_size
         self._speculative = speculative
@@ -45,8 +48,9 @@ class Publisher:
     def publish(self, lease: Lease, written: int, dedup: Dedup, now: float) -> Published:
         """Adopts the lease's pages up to `written`, or drops to those that the tree holds already.
 
-        Where the tree holds them, the lease's anchor moves onto them: locking those that are evictable must leave
-        every reservation whole, or the publication stops where it is.
+        Where the tree holds them on the device, the lease's anchor moves onto them: locking those that are evictable
+        must leave every reservation whole, and their bytes must be there, or the publication stops where it is. Where
+        the host alone holds them, the lease's pages become theirs.
         """
         length = self.reach(lease, written)
         anchor = lease.anchor
@@ -56,21 +60,34 @@ class Publisher:
         tokens = lease.tokens.read(lease.published, length + self._speculative.lookahead)
         key = self._speculative.key(tokens)
         walk = self._tree.overlap(anchor, key)
-        if walk.pages and not self._admission.can_lock(self._tree.unlocked_pages(walk)):
+        parts = self._residence.parts(walk, anchor)
+        if parts.arriving or not self._admission.can_lock(self._residence.unlocked_pages(walk)):
             return NOTHING
-        node, known = self._tree.cut(walk), first + walk.pages
+        node = self._tree.cut(walk)
         canonical = self._tree.pages_between(anchor, node)
-        if known < last:
-            pages = lease.table.pages[known:last].copy()
-            node = self._tree.append(node, key[walk.pages * self._tree.page_bytes :], pages)
-            self._ledger.change(pages, Owner.LEASED, Owner.CACHED)
-            lease.table.give_to_tree(known, last)
-        self._tree.lock(node, above=anchor)
+        self._residence.lock(node, above=anchor)
+        if first + walk.pages < last:
+            leaf = self._tree.append(node, key[walk.pages * self._tree.page_bytes :])
+            self._residence.lock(leaf, above=node)
+            node = leaf
+        self._adopt(lease, node, first + parts.resident, last)
         self._tree.raise_priority(node, lease.priority, lease.retain_seconds, now)
         lease.anchor = node
         lease.published = length
         lease.pending = max(lease.pending, length)
+        adopted = last - first - parts.resident
         if not len(canonical) or dedup is Dedup.KEEP:
-            return Published(last - known, (), NO_PAGES)
+            return Published(adopted, (), NO_PAGES)
         replaced = lease.table.patch(first, canonical)
-        return Published(last - known, (TablePatch(first, canonical.copy()),), replaced)
+        return Published(adopted, (TablePatch(first, canonical.copy()),), replaced)
+
+    def _adopt(self, lease: Lease, node: Node, first: int, last: int) -> None:
+        """The lease's pages [first, last) become those of the path's last nodes, which have none on the device."""
+        if first == last:
+            return
+        pages = lease.table.pages
+        end = first
+        for bare in list(node.upwards(last - first))[::-1]:
+            self._residence.give_device(bare, pages[end : end + bare.size].copy())
+            end += bare.size
+        lease.table.give_to_tree(first, last)

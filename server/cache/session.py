@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 
 from radixd.server.cache.lease import Lease
-from radixd.server.cache.results import NO_PAGES, FinishedCopy, PageIds, Publication
+from radixd.server.cache.results import NO_PAGES, Arrival, FinishedCopy, PageIds, Publication, Saved
 from radixd.server.cache.step import StepFence
 
 
@@ -47,6 +47,8 @@ class Session:
         self._retirements = count()
         self.publications: list[Publication] = []  # for the next reply
         self.finished_copies: list[FinishedCopy] = []  # for the next reply
+        self.arrivals: list[Arrival] = []  # for the next reply
+        self.saved: list[Saved] = []  # for the next reply
 
     @property
     def active_leases(self) -> int:
@@ -58,7 +60,7 @@ class Session:
 
     @property
     def reserved_pages(self) -> int:
-        return sum(lease.reserved for lease in self.leases.values())
+        return sum(lease.reserved + lease.joined for lease in self.leases.values())
 
     def carry_patches(self) -> None:
         """The reply to the Batch at hand carries every patch so far."""

@@ -1,4 +1,4 @@
-"""The radix tree: which prefixes the pool holds, in which pages, and which of them are locked."""
+"""The radix tree: which prefixes the pool holds, and how they are walked, cut and grown."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from itertools import count
 
 import numpy as np
 
-from radixd.server.cache.eviction import EvictionQueue, RetentionClock
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.node import Node, Root
 from radixd.server.cache.results import NO_PAGES, PageIds
+from radixd.server.cache.retention import RetentionClock
+from radixd.server.cache.tier import Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +28,18 @@ class Walk:
 class RadixTree:
     """Compressed, page-aligned, one root for each namespace.
 
-    A child is known to its parent by the bytes of its first page, so siblings differ in their first page. A locked
-    node's ancestors are locked: `lock_ref` counts the leases anchored at the node or below it. No method recurses.
+    A child is known to its parent by the bytes of its first page, so siblings differ in their first page. What a node
+    has on the device or on the host is Residence's affair; here it only follows splits. No method recurses.
     """
 
-    def __init__(self, page_bytes: int, policy: str):
+    def __init__(self, page_bytes: int, device: Tier, host: Tier):
         self.page_bytes = page_bytes  # key bytes of a page
-        self.queue = EvictionQueue(policy)
+        self.device = device
+        self.host = host
         self.retention = RetentionClock()
         self.roots: dict[Namespace, Root] = {}
         self.detached: set[Root] = set()
         self.nodes = 0  # roots aside
-        self.evictable = 0  # pages under no lock
-        self.protected = 0
         self._serials = count(1)
         self._clock = count(1)
 
@@ -59,38 +59,40 @@ class RadixTree:
                 break
             common = child.common_pages(key, at, (end - at) // width, width)
             at += common * width
-            if common < len(child.pages):
+            if common < child.size:
                 return Walk(node, child, common, at // width)
             node = child
         return Walk(node, None, 0, at // width)
 
-    def unlocked_pages(self, walk: Walk) -> int:
-        """Pages of a match that a lock on it would take out of the evictable ones."""
-        pages = walk.partial_pages if walk.partial is not None and not walk.partial.lock_ref else 0
-        node = walk.node
-        while not node.lock_ref and node.parent is not None:
-            pages += len(node.pages)
-            node = node.parent
-        return pages
-
     def trim(self, walk: Walk, pages: int) -> Walk:
         """The same match, `pages` shorter."""
         node, partial, partial_pages = walk.node, walk.partial, walk.partial_pages
-        for _ in range(pages):
-            if not partial_pages:
+        short = pages
+        while short:
+            if partial is None or not partial_pages:
                 assert node.parent is not None
-                node, partial, partial_pages = node.parent, node, len(node.pages)
-            partial_pages -= 1
+                node, partial, partial_pages = node.parent, node, node.size
+            cut = min(short, partial_pages)
+            partial_pages, short = partial_pages - cut, short - cut
         return Walk(node, partial if partial_pages else None, partial_pages, walk.pages - pages)
 
     def pages_between(self, above: Node | None, node: Node) -> PageIds:
-        """Page ids of the path below `above` (None: from the root) down to the end of `node`."""
+        """Device page ids of the path below `above` (None: from the root) down to the end of `node`."""
         runs = []
         current: Node | None = node
         while current is not above and current is not None:
             runs.append(current.pages)
             current = current.parent
         return np.concatenate(runs[::-1]) if runs else NO_PAGES
+
+    def depth(self, node: Node) -> int:
+        """Pages from the root down to the end of `node`."""
+        pages = 0
+        current: Node | None = node
+        while current is not None:
+            pages += current.size
+            current = current.parent
+        return pages
 
     def __iter__(self) -> Iterator[Node]:
         """Every node but the roots, detached ones too, parents first."""
@@ -109,7 +111,7 @@ class RadixTree:
         current: Node | None = node
         while current is not None:
             current.last_use = now
-            self.queue.refresh(current)
+            self._refresh(current)
             current = current.parent
 
     def raise_priority(self, node: Node, priority: int, retain_seconds: float | None, now: float) -> None:
@@ -118,10 +120,22 @@ class RadixTree:
         while current.parent is not None:
             if priority > current.priority:
                 current.priority, current.retain_seconds = priority, retain_seconds
-                self.queue.refresh(current)
+                self._refresh(current)
             elif priority == current.priority and current.retain_seconds is not None:
                 longer = None if retain_seconds is None else max(retain_seconds, current.retain_seconds)
                 current.retain_seconds = longer
+            self._extend_retention(current, now)
+            current = current.parent
+
+    def _refresh(self, node: Node) -> None:
+        self.device.refresh(node)
+        self.host.refresh(node)
+
+    def hit(self, node: Node, now: float) -> None:
+        """Counts a hit on the path to `node` and extends its retention."""
+        current = node
+        while current.parent is not None:
+            current.hits += 1
             self._extend_retention(current, now)
             current = current.parent
 
@@ -134,7 +148,7 @@ class RadixTree:
         for node in self.retention.expired(now):
             if node.retain_seconds is not None:
                 node.priority, node.retain_seconds = 0, None
-                self.queue.refresh(node)
+                self._refresh(node)
 
     # --- growing
 
@@ -148,16 +162,19 @@ class RadixTree:
         """Makes a match end at a node's end, by a split if it must, and returns that node."""
         if walk.partial is None:
             return walk.node
-        return self._split(walk.partial, walk.partial_pages)
+        return self.split(walk.partial, walk.partial_pages)
 
-    def _split(self, lower: Node, pages: int) -> Node:
+    def split(self, lower: Node, pages: int) -> Node:
         """Puts a new node above `lower` that takes its first `pages`. Anchors at `lower` stay where they are."""
         parent = lower.parent
         assert parent is not None
-        upper = Node(next(self._serials), parent, b"", NO_PAGES)
+        upper = Node(next(self._serials), parent, b"", 0)
         lower.cut_head(pages, self.page_bytes, upper)
         upper.children[lower.key(self.page_bytes)] = lower
-        upper.lock_ref, upper.hits, upper.born, upper.last_use = lower.lock_ref, lower.hits, lower.born, lower.last_use
+        upper.device_children, upper.host_children = int(len(lower.pages) > 0), int(len(lower.host) > 0)
+        upper.lock_ref, upper.keep_ref = lower.lock_ref, lower.keep_ref
+        upper.arriving, upper.saving = lower.arriving, lower.saving
+        upper.hits, upper.born, upper.last_use = lower.hits, lower.born, lower.last_use
         upper.priority, upper.retain_seconds = lower.priority, lower.retain_seconds
         if lower.expires is not None:
             self.retention.watch(upper, lower.expires)
@@ -170,117 +187,30 @@ class RadixTree:
         """How much of `key`, which follows `anchor`, the tree holds already."""
         return self._descend(anchor, key, len(key) // self.page_bytes)
 
-    def append(self, node: Node, key: bytes, pages: PageIds) -> Node:
-        """Adds a leaf under `node`, of which no child starts with the same page. The caller locks it next."""
-        leaf = Node(next(self._serials), node, key, pages)
+    def append(self, node: Node, key: bytes) -> Node:
+        """Adds a leaf under `node`, of which no child starts with the same page. The caller gives it pages next."""
+        leaf = Node(next(self._serials), node, key, len(key) // self.page_bytes)
         node.children[leaf.key(self.page_bytes)] = leaf
         self.nodes += 1
-        self.evictable += len(pages)
         return leaf
 
-    # --- locks
-
-    def lock(self, node: Node, above: Node | None = None) -> None:
-        """Locks the path from `node` up to, and without, `above`; to the root where `above` is None."""
-        current: Node | None = node
-        while current is not above and current is not None:
-            if not current.lock_ref:
-                self.queue.discard(current)
-                self.evictable -= len(current.pages)
-                self.protected += len(current.pages)
-            current.lock_ref += 1
-            current = current.parent
-
-    def hit(self, node: Node, now: float) -> None:
-        """Counts a hit on the path to `node` and extends its retention."""
-        current = node
-        while current.parent is not None:
-            current.hits += 1
-            self._extend_retention(current, now)
-            current = current.parent
-
-    def unlock(self, node: Node) -> PageIds:
-        """Takes one lock off the whole path. Returns pages that left the tree: a detached node's, once unlocked."""
-        used = next(self._clock)
-        left = []
-        current: Node | None = node
-        while current is not None:
-            parent = current.parent
-            current.lock_ref -= 1
-            current.last_use = used
-            if not current.lock_ref:
-                self.protected -= len(current.pages)
-                if current.root.detached:
-                    left.append(current.pages)
-                    self._forget(current)
-                else:
-                    self.evictable += len(current.pages)
-                    self._queue_or_prune(current)
-            current = parent
-        return np.concatenate(left) if left else NO_PAGES
-
-    def _forget(self, node: Node) -> None:
-        """Takes a detached, unlocked node off its tree."""
+    def remove(self, node: Node) -> None:
+        """Takes a node that has no pages and no children out of the tree."""
+        assert node.parent is not None
         node.expires = None
-        if node.parent is None:
-            self.detached.discard(node.root)
-        else:
-            del node.parent.children[node.key(self.page_bytes)]
-            self.nodes -= 1
-
-    def _queue_or_prune(self, node: Node) -> None:
-        """A node that has become an unlocked leaf can be evicted; a root that has, is dropped."""
-        if node.lock_ref or node.children:
-            return
-        if node.parent is not None:
-            self.queue.add(node)
-        else:
-            del self.roots[node.root.namespace]
-
-    # --- shrinking
-
-    def evict(self, pages: int) -> PageIds:
-        """Takes exactly `pages` pages off the tails of unlocked leaves, in policy order. There are as many."""
-        left, wanted = [], pages
-        while wanted:
-            leaf = self.queue.first()
-            taken = min(wanted, len(leaf.pages))
-            wanted -= taken
-            if taken < len(leaf.pages):
-                left.append(leaf.cut_tail(taken, self.page_bytes))
-            else:
-                left.append(leaf.pages)
-                self._remove(leaf)
-        self.evictable -= pages
-        return np.concatenate(left) if left else NO_PAGES
-
-    def _remove(self, leaf: Node) -> None:
-        self.queue.discard(leaf)
-        leaf.expires = None
-        parent = leaf.parent
-        assert parent is not None
-        del parent.children[leaf.key(self.page_bytes)]
+        del node.parent.children[node.key(self.page_bytes)]
         self.nodes -= 1
-        self._queue_or_prune(parent)
 
-    def detach(self) -> PageIds:
-        """Makes everything unmatchable: returns the unlocked pages, keeps the locked ones for their leases."""
-        left = []
+    def drop_root(self, root: Root) -> None:
+        """Takes out a root without children that nothing holds."""
+        if root.detached:
+            self.detached.discard(root)
+        else:
+            del self.roots[root.namespace]
+
+    def detach(self) -> None:
+        """Makes everything unmatchable, and leaves it where it is."""
         for root in self.roots.values():
-            stack: list[Node] = [root]
-            while stack:
-                node = stack.pop()
-                for key, child in list(node.children.items()):
-                    stack.append(child)
-                    if not child.lock_ref:
-                        left.append(child.pages)
-                        child.expires = None
-                        self.nodes -= 1
-                        self.queue.discard(child)
-                        del node.children[key]
             root.detached = True
-            if root.lock_ref:
-                self.detached.add(root)
+        self.detached.update(self.roots.values())
         self.roots = {}
-        self.evictable = 0
-        return np.concatenate(left) if left else NO_PAGES

@@ -1,0 +1,14 @@
+"""What a page's name is made of: itself and every page before it."""
+
+import hashlib
+
+CHAIN_BYTES = 16
+ROOT = b"\0" * CHAIN_BYTES
+
+
+def chain(parent: bytes, key_page: bytes) -> bytes:
+    """16 bytes that name a page by its key and by `parent`, the chain hash of the page before (ROOT at the root).
+
+    Equal hashes mean equal prefixes, on any machine and in any process. Namespaces are not part of it.
+    """
+    return hashlib.blake2b(parent + key_page, digest_size=CHAIN_BYTES, person=b"radixd").digest()

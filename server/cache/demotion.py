@@ -1,0 +1,109 @@
+"""Device to host: what the tree would otherwise lose."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from radixd.server.cache.admission import Admission
+from radixd.server.cache.config import CacheConfig
+from radixd.server.cache.copies import Copies
+from radixd.server.cache.counters import Counters
+from radixd.server.cache.host_space import HostSpace
+from radixd.server.cache.node import Node
+from radixd.server.cache.residence import Residence
+from radixd.server.cache.results import CopyKind, PageIds
+from radixd.server.cache.tier import Tier
+from radixd.server.cache.tree import RadixTree
+
+
+class Demoter:
+    """Copies nodes to the host: ahead of need (write_back), when they are published, or when they are hit again.
+
+    write_back keeps `free_target_pages` device pages free. No Acquire then waits for a copy: it takes what is free, and
+    the coldest nodes follow to the host behind its back. What demand outruns is evicted without a copy.
+    """
+
+    def __init__(
+        self,
+        config: CacheConfig,
+        tree: RadixTree,
+        residence: Residence,
+        device: Tier,
+        host: HostSpace,
+        admission: Admission,
+        copies: Copies,
+        counters: Counters,
+    ):
+        self._config = config
+        self._tree = tree
+        self._residence = residence
+        self._device = device
+        self._host = host
+        self._admission = admission
+        self._copies = copies
+        self._counters = counters
+        self._leaving = 0  # device pages that a copy is to make free
+
+    def make_room(self) -> None:
+        """Starts as many copies, and frees as many copied pages, as the target of free pages asks for."""
+        if not self._config.host_pages:
+            return
+        while (short := self._config.free_target_pages - self._device.ledger.free - self._leaving) > 0 and self._device:
+            node = self._device.first()
+            if node.size > short:
+                self._tree.split(node, node.size - short)
+            if len(node.host):
+                self._counters.demoted_pages += node.size
+                self._residence.drop_device(node)
+            elif node.size > self._admission.unreserved or not self.save(node):
+                return
+            else:
+                self._leaving += node.size
+
+    def save_path(self, node: Node, above: Node) -> None:
+        """Copies the nodes between that are on the device alone."""
+        while node is not above and node.parent is not None:
+            if not len(node.host) and not node.saving and node.arriving is None:
+                self.save(node, for_room=False)
+            node = node.parent
+
+    def save(self, node: Node, *, for_room: bool = True) -> bool:
+        """Starts to copy a node to the host; it is locked until the copy has ended. False where there is no room."""
+        if self._copies.pages + node.size > self._config.max_copy_pages:
+            self._counters.demote_skipped_busy += node.size
+            return False
+        self._residence.lock(node)
+        host_pages = self._host.claim(node.size)
+        if host_pages is None:
+            self._counters.demote_skipped_full += node.size
+            self._residence.unlock(node)
+            return False
+        node.saving = True
+        size = node.size
+
+        def finish(error: str) -> None:
+            self._leaving -= size if for_room else 0
+            self._saved(node, host_pages, error)
+
+        self._copies.plan(CopyKind.DEMOTE, node.pages.copy(), host_pages, finish, reserved=host_pages)
+        return True
+
+    def _saved(self, anchor: Node, host_pages: PageIds, error: str) -> None:
+        attach(self._residence, self._host, anchor, host_pages, error or "flushed" * anchor.root.detached)
+        self._counters.demote_failed_pages += len(host_pages) if error else 0
+        self._residence.unlock(anchor)
+        self.make_room()
+
+
+def attach(residence: Residence, host: HostSpace, anchor: Node, host_pages: PageIds, error: str) -> None:
+    """Gives copied pages to the nodes that the copied run has become since; frees those that are of no use."""
+    end = len(host_pages)
+    for node in list(anchor.upwards(end)):
+        node.saving = False
+        start = end - node.size
+        piece = np.array(host_pages[start:end])
+        end = start
+        if error or len(node.host):
+            host.free(piece)
+        else:
+            residence.give_host(node, piece)

@@ -1,0 +1,171 @@
+"""Offload and restore: a running request gives up its device pages, and comes back without computing them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from radixd.server.cache.admission import Admission
+from radixd.server.cache.copies import Copies
+from radixd.server.cache.counters import Counters
+from radixd.server.cache.demotion import attach
+from radixd.server.cache.host_space import HostSpace
+from radixd.server.cache.lease import Lease, LeaseState
+from radixd.server.cache.ledger import Ledger, Owner
+from radixd.server.cache.node import Node
+from radixd.server.cache.page_table import PageTable
+from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.cache.residence import Residence
+from radixd.server.cache.results import NO_PAGES, Arrival, CopyKind, PageIds, Saved
+from radixd.server.cache.session import Session
+
+
+class Preemption:
+    """Saves a lease's private pages to host pages of its own, and its prefix into the tree's host part.
+
+    Until the copy is confirmed nothing is given up. From then on a keep on the path holds the prefix on the host.
+    """
+
+    def __init__(
+        self,
+        residence: Residence,
+        ledger: Ledger,
+        host: HostSpace,
+        admission: Admission,
+        copies: Copies,
+        counters: Counters,
+        sessions: Mapping[int, Session],
+        page_size: int,
+    ):
+        self._residence = residence
+        self._ledger = ledger
+        self._host = host
+        self._admission = admission
+        self._copies = copies
+        self._counters = counters
+        self._sessions = sessions
+        self._page_size = page_size
+        self._unstarted: set[Lease] = set()  # offloads that wait for launched steps
+
+    # --- to the host
+
+    def offload(self, session: Session, lease: Lease) -> int:
+        """Begins to save an idle, active lease, once launched steps have completed. Returns the host pages it takes."""
+        assert lease.anchor is not None
+        nodes = _device_only(lease.anchor)
+        first = lease.published // self._page_size
+        known = -(-len(lease.tokens) // self._page_size)
+        tail = lease.table.pages[first : max(first, min(known, lease.table.length))].copy()
+        host_pages = self._host.claim(sum(node.size for node in nodes) + len(tail))
+        if host_pages is None:
+            raise self._no_host_pages(sum(node.size for node in nodes) + len(tail))
+        lease.state = LeaseState.OFFLOADING
+        lease.saved = host_pages
+        lease.copies += 1
+        anchors = [(node, node.size) for node in nodes]
+        for node in nodes:
+            node.saving = True
+        self._unstarted.add(lease)
+        session.fence.after(session.fence.launched, lambda: self._start(lease, anchors, tail))
+        return len(host_pages)
+
+    def _start(self, lease: Lease, anchors: list[tuple[Node, int]], tail: PageIds) -> None:
+        self._unstarted.discard(lease)
+        runs = [node.pages for anchor, pages in anchors for node in list(anchor.upwards(pages))[::-1]]
+        device_pages = np.concatenate([NO_PAGES, *runs, tail])
+        self._copies.plan(
+            CopyKind.OFFLOAD, device_pages, lease.saved, lambda error: self._saved(lease, anchors, error)
+        )
+
+    def cancel(self, lease: Lease) -> None:
+        """The session of a lease ends: an offload that has not begun never will."""
+        if lease in self._unstarted:
+            self._unstarted.remove(lease)
+            self._host.free(lease.saved)
+            lease.saved = NO_PAGES
+            lease.copies -= 1
+
+    def _saved(self, lease: Lease, anchors: list[tuple[Node, int]], error: str) -> None:
+        host_pages, lease.saved = lease.saved, NO_PAGES
+        at = 0
+        for anchor, pages in anchors:
+            attach(self._residence, self._host, anchor, host_pages[at : at + pages], error)
+            at += pages
+        tail = host_pages[at:].copy()
+        if error or lease.ended:
+            self._host.free(tail)
+            lease.state = LeaseState.ACTIVE
+        else:
+            self._give_up_device(lease, tail)
+        session = self._sessions.get(lease.session_id)
+        if session is not None and not lease.ended:
+            session.saved.append(Saved(lease.lease_id, error))
+        lease.copy_over()
+
+    def _give_up_device(self, lease: Lease, tail: PageIds) -> None:
+        assert lease.anchor is not None
+        self._counters.offloaded_pages += len(tail)
+        lease.state = LeaseState.OFFLOADED
+        lease.saved = tail
+        self._admission.dismiss(lease)
+        self._ledger.release(lease.table.truncate(0), Owner.LEASED)
+        self._residence.keep(lease.anchor)
+        self._residence.unlock(lease.anchor)
+
+    def forget(self, lease: Lease) -> None:
+        """An offloaded lease ends."""
+        assert lease.anchor is not None
+        self._host.free(lease.saved)
+        self._residence.unkeep(lease.anchor)
+        lease.saved, lease.anchor, lease.state = NO_PAGES, None, LeaseState.WAITING
+
+    # --- and back
+
+    def restore(self, lease: Lease, table: PageTable) -> int:
+        """Begins to fill own pages of a lease that is locked again with its host pages.
+
+        Returns the copy's id, 0 where there is nothing to copy.
+        """
+        assert lease.anchor is not None
+        self._residence.unkeep(lease.anchor)
+        lease.readable = min(len(lease.tokens), lease.published + len(lease.saved) * self._page_size)
+        if not len(lease.saved):
+            return 0
+        first = lease.published // self._page_size
+        lease.state = LeaseState.RESTORING
+        lease.copies += 1
+        return self._copies.plan(
+            CopyKind.RESTORE,
+            table.pages[first : first + len(lease.saved)].copy(),
+            lease.saved,
+            lambda error: self._restored(lease, error),
+        )
+
+    def _restored(self, lease: Lease, error: str) -> None:
+        self._counters.restored_pages += 0 if error else len(lease.saved)
+        self._host.free(lease.saved)
+        lease.saved = NO_PAGES
+        lease.state = LeaseState.ACTIVE
+        if error:
+            lease.readable = min(lease.readable, lease.published)
+        session = self._sessions.get(lease.session_id)
+        if session is not None and not lease.ended:
+            session.arrivals.append(Arrival(lease.lease_id, 0, lease.readable, (), error))
+        lease.copy_over()
+
+    def _no_host_pages(self, needed: int) -> Refusal:
+        message = f"not now: the lease needs {needed} host pages, {self._host.room} can be had; retry, or release it"
+        facts: dict[str, int | str] = {"needed": needed, "available": self._host.room, "tier": "host"}
+        return Refusal(Reason.NO_PAGES, message, facts=facts)
+
+
+def _device_only(anchor: Node) -> list[Node]:
+    """The nodes of the path that have no host pages, from the bottom up. Of a detached tree, too: a lease reads it."""
+    nodes = []
+    node = anchor
+    while node.parent is not None:
+        if not len(node.host):
+            nodes.append(node)
+        node = node.parent
+    return nodes
