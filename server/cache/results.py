@@ -1,8 +1,8 @@
-"""What the cache's verbs return: frozen, without reference to the cache's state."""
+"""What the cache's verbs return: frozen, and cheap to make; without reference to the cache's state."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,7 @@ PageIds = NDArray[np.int32]
 NO_PAGES: PageIds = np.empty(0, np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class MatchResult:
+class MatchResult(NamedTuple):
     """Lengths of the longest reusable prefix."""
 
     device_tokens: int
@@ -20,8 +19,7 @@ class MatchResult:
     rollback_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class AcquireResult:
+class AcquireResult(NamedTuple):
     """A lease that has become active."""
 
     lease_id: int
@@ -30,24 +28,21 @@ class AcquireResult:
     pages: PageIds  # the whole page table
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateResult:
+class AllocateResult(NamedTuple):
     """How far the table reaches, and what was appended."""
 
     allocated: int
     pages: PageIds  # those appended
 
 
-@dataclass(frozen=True, slots=True)
-class TablePatch:
+class TablePatch(NamedTuple):
     """From table index `first_page` on, `pages` replace the lease's own."""
 
     first_page: int
     pages: PageIds
 
 
-@dataclass(frozen=True, slots=True)
-class InsertResult:
+class InsertResult(NamedTuple):
     """What is in the tree now, and whether more will follow."""
 
     published: int
@@ -55,8 +50,7 @@ class InsertResult:
     patches: tuple[TablePatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(NamedTuple):
     """An Insert whose `after_step` has completed."""
 
     lease_id: int
@@ -64,24 +58,21 @@ class Publication:
     patches: tuple[TablePatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FreeResult:
+class FreeResult(NamedTuple):
     """What is left, and what was given up."""
 
     allocated: int
     freed_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseResult:
+class ReleaseResult(NamedTuple):
     """What the lease leaves in the tree, and what it gave up."""
 
     published: int
     freed_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class MovePlan:
+class MovePlan(NamedTuple):
     """Bytes to move outside the cache: `PrefixCache.finish_copy(copy_id, …)` must follow, whatever happens."""
 
     copy_id: int
@@ -89,16 +80,14 @@ class MovePlan:
     destinations: PageIds  # slot ids
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCopy:
+class FinishedCopy(NamedTuple):
     """A copy plan that has ended."""
 
     copy_id: int
     error: str  # empty: the bytes are in place
 
 
-@dataclass(frozen=True, slots=True)
-class FlushResult:
+class FlushResult(NamedTuple):
     """A new generation, and what became of the old one's pages."""
 
     generation: int
@@ -106,8 +95,7 @@ class FlushResult:
     detached_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
+class Occupancy(NamedTuple):
     """One tier's ledger in pages; total = free + evictable + protected + leased + retired. See types.proto."""
 
     total: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from radixd.server.cache.node import Node, Root
 from radixd.server.cache.results import NO_PAGES, PageIds
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):
     """The longest match of a key: whole nodes down to `node`, then `partial_pages` of its child `partial`."""
 
     node: Node
