@@ -29,6 +29,7 @@ from radixd.server.cache.page_table import PageTable
 from radixd.server.cache.publication import Publisher
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.results import (
+    NO_PAGES,
     AcquireResult,
     AllocateResult,
     FinishedCopy,
@@ -46,7 +47,7 @@ from radixd.server.cache.results import (
 from radixd.server.cache.session import Dedup, Session, Superseded
 from radixd.server.cache.step import StepMark
 from radixd.server.cache.tokens import TokenBuffer, count_tokens
-from radixd.server.cache.tree import NO_PAGES, RadixTree, Walk
+from radixd.server.cache.tree import RadixTree, Walk
 
 __all__ = ["CacheConfig", "PrefixCache"]
 
@@ -292,8 +293,10 @@ class PrefixCache:
             patches = self._publish(session, lease, written)
             session.carry_patches()
             return InsertResult(lease.published, False, patches)
-        lease.pending = max(lease.pending, self._publisher.reach(lease, written))
-        session.fence.after(after_step, lambda: self._publish_later(session, lease, written))
+        # What is known now decides how far: tokens may be given up and others appended before the step has completed.
+        reach = self._publisher.reach(lease, written)
+        lease.pending = max(lease.pending, reach)
+        session.fence.after(after_step, lambda: self._publish_later(session, lease, reach))
         return InsertResult(lease.published, True, ())
 
     def _publish(self, session: Session, lease: Lease, written: int) -> tuple[TablePatch, ...]:
