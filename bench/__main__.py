@@ -37,9 +37,9 @@ def tree_rows(quick: bool) -> Iterator[Row]:
 
 def rpc_rows(quick: bool) -> Iterator[Row]:
     """The gRPC part, against servers started for it."""
-    with start_daemon() as daemon, start_echo() as echo:
-        with RpcPart(daemon.socket, echo.socket, QUICK_ROUNDS if quick else ROUNDS) as part:
-            yield from part.rows()
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    with start_daemon() as daemon, start_echo() as echo, RpcPart(daemon.socket, echo.socket, rounds) as part:
+        yield from part.rows()
 
 
 def main() -> None:
