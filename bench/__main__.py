@@ -1,6 +1,7 @@
 """python -m bench: every benchmark, as ratios against references measured in the same run."""
 
 import argparse
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
@@ -45,6 +46,7 @@ def rpc_rows(quick: bool) -> Iterator[Row]:
 def main() -> None:
     """Measures, prints, and never fails for a number."""
     arguments = parse()
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # that a server says goodbye is no news
     apply_malloc_settings()  # as `radixd serve` does; every process started from here inherits it
     started = monotonic()
     parts: dict[str, Sequence[Row]] = {}
