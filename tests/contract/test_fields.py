@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.message import Message
 
 from radixd.server.cache.refusal import Reason
-from radixd.v1 import session_pb2, types_pb2
+from radixd.v1 import admin_pb2, session_pb2, types_pb2
 from radixd.v1 import cache_pb2 as pb
 from tests.contract.caller import Caller, opening, ref
 from tests.contract.refusals import refused, result_refused
@@ -174,3 +174,14 @@ async def test_a_batch_that_is_none_ends_its_stream(service: Service, caplog: py
     with refused(Reason.BAD_FIELD):
         await stream.read()
     assert not caplog.records
+
+
+async def test_a_name_that_is_told_back_is_told_in_short(service: Service, caller: Caller) -> None:
+    """gRPC drops a status that is longer than its limit for headers."""
+    name = "x" * 100_000
+    with refused(Reason.NO_POOL):
+        await service.sessions.OpenSession(opening(pool=name))
+    with refused(Reason.NO_POOL):
+        await service.admin.Flush(admin_pb2.FlushRequest(pool=name))
+    with refused(Reason.BAD_FIELD):
+        await service.admin.Reap(admin_pb2.ReapRequest(session_id=caller.id, client_name=name))
