@@ -1,6 +1,7 @@
 """python -m bench: every benchmark, as ratios against references measured in the same run."""
 
 import argparse
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
@@ -37,14 +38,15 @@ def tree_rows(quick: bool) -> Iterator[Row]:
 
 def rpc_rows(quick: bool) -> Iterator[Row]:
     """The gRPC part, against servers started for it."""
-    with start_daemon() as daemon, start_echo() as echo:
-        with RpcPart(daemon.socket, echo.socket, QUICK_ROUNDS if quick else ROUNDS) as part:
-            yield from part.rows()
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    with start_daemon() as daemon, start_echo() as echo, RpcPart(daemon.socket, echo.socket, rounds) as part:
+        yield from part.rows()
 
 
 def main() -> None:
     """Measures, prints, and never fails for a number."""
     arguments = parse()
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # that a server says goodbye is no news
     apply_malloc_settings()  # as `radixd serve` does; every process started from here inherits it
     started = monotonic()
     parts: dict[str, Sequence[Row]] = {}

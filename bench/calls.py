@@ -1,12 +1,12 @@
-"""The client side of the gRPC part: the generated messages over a bare channel, the same for the daemon and the echo."""
+"""The client side of the gRPC part: the generated messages over a bare channel, alike for the daemon and the echo."""
 
-from collections.abc import Callable
 from pathlib import Path
 from secrets import token_bytes
 from time import perf_counter_ns
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from radixd.client.channel import OPTIONS
 from radixd.v1 import cache_pb2, session_pb2
@@ -15,23 +15,6 @@ SCHEDULE, MATCH, ACQUIRE = (f"/radixd.v1.Cache/{method}" for method in ("Schedul
 MODEL = b"bench"
 
 
-class Message(Protocol):
-    """A protobuf message, as far as the wire goes."""
-
-    @classmethod
-    def FromString(cls, s: bytes) -> Self: ...
-
-    def SerializeToString(self) -> bytes: ...
-
-
-class Request(Message, Protocol):
-    """A unary verb's request."""
-
-    @property
-    def call(self) -> cache_pb2.Call: ...
-
-
-RequestT = TypeVar("RequestT", bound=Request)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
@@ -40,19 +23,20 @@ def open_channel(socket: Path) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
 
 
-class UnaryCall(Generic[RequestT, ResponseT]):
+def wire(message: Message) -> bytes:
+    """A message as it travels."""
+    return message.SerializeToString()
+
+
+class UnaryCall(Generic[ResponseT]):
     """One unary method."""
 
-    def __init__(
-        self, channel: grpc.aio.Channel, path: str, request_type: type[RequestT], response_type: type[ResponseT]
-    ) -> None:
-        self._method: Callable[[RequestT], grpc.aio.UnaryUnaryCall[RequestT, ResponseT]] = channel.unary_unary(
-            path,
-            request_serializer=request_type.SerializeToString,
-            response_deserializer=response_type.FromString,
+    def __init__(self, channel: grpc.aio.Channel, path: str, response_type: type[ResponseT]) -> None:
+        self._method: grpc.aio.UnaryUnaryMultiCallable[Message, ResponseT] = channel.unary_unary(
+            path, request_serializer=wire, response_deserializer=response_type.FromString
         )
 
-    async def timed(self, request: RequestT) -> tuple[int, ResponseT]:
+    async def timed(self, request: Message) -> tuple[int, ResponseT]:
         """Nanoseconds from the request's message to the response's."""
         start = perf_counter_ns()
         response = await self._method(request)
@@ -63,9 +47,9 @@ class Stream:
     """One open Schedule stream, or the echo's."""
 
     def __init__(self, channel: grpc.aio.Channel, path: str = SCHEDULE) -> None:
-        self._call: grpc.aio.StreamStreamCall[cache_pb2.Batch, cache_pb2.BatchReply] = channel.stream_stream(
+        self._call: grpc.aio.StreamStreamCall[Message, cache_pb2.BatchReply] = channel.stream_stream(
             path,
-            request_serializer=cache_pb2.Batch.SerializeToString,
+            request_serializer=wire,
             response_deserializer=cache_pb2.BatchReply.FromString,
         )()
 

@@ -32,7 +32,7 @@ class Echo:
 
     def handler(self) -> grpc.GenericRpcHandler:
         """All methods."""
-        methods = {
+        methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             "Unary": grpc.unary_unary_rpc_method_handler(self.unary),
             "Stream": grpc.stream_stream_rpc_method_handler(self.stream),
             "SetUnaryReply": grpc.unary_unary_rpc_method_handler(self.set_unary_reply),

@@ -16,7 +16,7 @@ CACHED_TOKENS = 4 * 2**20
 
 
 def bytes_per_token(node_tokens: int) -> float:
-    """Growth of resident memory per token cached in nodes of `node_tokens` under the root, measured in a new process."""
+    """Growth of resident memory per token cached in nodes of `node_tokens` under the root, in a new process."""
     command = [sys.executable, "-m", "bench.footprint", str(node_tokens)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Self
 
 import grpc
+from google.protobuf.message import Message
 
-from bench.calls import Message, OpenSession, RequestT, ResponseT, Stream, UnaryCall, open_channel, open_request
+from bench.calls import OpenSession, ResponseT, Stream, UnaryCall, open_channel, open_request
 from bench.echo_server import SET_STREAM_REPLY, SET_UNARY_REPLY, STREAM, UNARY
 from radixd.v1 import cache_pb2 as pb
 from radixd.v1 import session_pb2_grpc
@@ -53,10 +54,12 @@ class Scheduler:
             self._leases.clear()
             await self.ask(*(pb.Operation(release=release) for release in releases))
 
-    async def unary(self, path: str, request: RequestT, response_type: type[ResponseT]) -> tuple[Sample, Sample]:
+    async def unary(
+        self, path: str, request: pb.MatchRequest | pb.AcquireRequest, response_type: type[ResponseT]
+    ) -> tuple[Sample, Sample]:
         """Samples of a unary verb."""
-        call = UnaryCall(self._daemon, path, type(request), response_type)
-        echo = UnaryCall(self._echo, UNARY, type(request), response_type)
+        call = UnaryCall(self._daemon, path, response_type)
+        echo = UnaryCall(self._echo, UNARY, response_type)
 
         async def exchange() -> tuple[int, ResponseT]:
             self._session.stamp(request.call)
@@ -97,7 +100,7 @@ class Scheduler:
         return await self._stream.timed(batch)
 
     async def _set_reply(self, path: str, reply: Message) -> None:
-        set_reply: Callable[[bytes], Awaitable[bytes]] = self._echo.unary_unary(path)
+        set_reply = self._echo.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
         await set_reply(reply.SerializeToString())
 
     async def close(self) -> None:

@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Self
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
+CHECK = "/grpc.health.v1.Health/Check"
 START_SECONDS = 60.0
 POOL_TOKENS = 8 * 2**20
 
@@ -31,12 +32,16 @@ class ServerProcess:
     def _wait(self) -> None:
         given_up = monotonic() + START_SECONDS
         with grpc.insecure_channel(f"unix:{self.socket}") as channel:
-            health = health_pb2_grpc.HealthStub(channel)
+            check = channel.unary_unary(
+                CHECK,
+                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            )
             while monotonic() < given_up:
                 if self._process.poll() is not None:
                     raise RuntimeError(f"{self._process.args!r} ended with status {self._process.returncode}")
                 try:
-                    answer = health.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=1.0)
+                    answer = check(health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=1.0)
                 except grpc.RpcError:
                     continue
                 if answer.status == health_pb2.HealthCheckResponse.SERVING:

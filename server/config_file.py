@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
+from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -77,7 +78,7 @@ def _load(path: Path) -> Mapping[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
@@ -203,7 +204,14 @@ def _name(data: Mapping[str, object], key: str, where: str) -> str:
 
 
 def _socket(data: Mapping[str, object], key: str, where: str) -> Path:
-    return Path(fields.text(data, key, where)).expanduser().absolute()
+    text = fields.text(data, key, where)
+    try:
+        path = Path(text).expanduser().absolute()
+    except RuntimeError as error:  # ~ of nobody
+        raise FieldError(f"{where}{key}: {text!r}: {error}") from error
+    if "\0" in text:
+        raise FieldError(f"{where}{key}: {text!r} holds a null character, which no path may")
+    return path
 
 
 def _seconds(data: Mapping[str, object], key: str, where: str, low: float = 0.05) -> float:
@@ -214,14 +222,16 @@ def _seconds(data: Mapping[str, object], key: str, where: str, low: float = 0.05
 
 
 def _bytes(data: Mapping[str, object], key: str, where: str) -> int:
-    value = data[key]
+    value, size = data[key], Decimal(0)
     if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", value.strip())):
         number, unit = found.groups()
-        if unit in _UNITS:
-            return int(float(number) * _UNITS[unit])
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    raise FieldError(f"{where}{key}: expected a number of bytes or text such as '64GiB' or '64 GB', got {value!r}")
+        size = Decimal(number) * _UNITS.get(unit, 0)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        size = Decimal(value)
+    if 1 <= size < 2**63:
+        return int(size)
+    shown = repr(value)[:64]
+    raise FieldError(f"{where}{key}: expected a number of bytes or text such as '64GiB' or '64 GB', got {shown}")
 
 
 def _address(data: Mapping[str, object], key: str, where: str) -> Address | None:

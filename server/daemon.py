@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import resource
 import threading
 import time
@@ -109,7 +110,7 @@ class Daemon:
         for path in (config.socket, config.attach_socket):
             if path.is_socket():
                 path.unlink()
-            elif path.exists():
+            elif os.path.lexists(path):  # a link to nothing too
                 raise StartupError(f"{path} exists and is no socket: remove it, or give another --socket")
 
     async def _allocate(self, signals: StopSignals) -> bool:

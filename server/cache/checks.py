@@ -33,7 +33,9 @@ def check_state(lease: Lease, state: LeaseState) -> None:
 def check_arrived(lease: Lease) -> None:
     """Refuses a lease whose prefix is still arriving from the host."""
     if lease.load is not None:
-        message = f"the prefix of lease {lease.lease_id} is still arriving; wait for the end of copy {lease.load.copy_id}"
+        message = (
+            f"the prefix of lease {lease.lease_id} is still arriving; wait for the end of copy {lease.load.copy_id}"
+        )
         raise Refusal(Reason.IN_FLIGHT, message, facts={"copy_id": lease.load.copy_id})
 
 

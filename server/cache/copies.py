@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
+from radixd.server.cache.node import Node
 from radixd.server.cache.results import NO_PAGES, CopyKind, CopyPlan, PageIds
 
 
@@ -13,6 +14,7 @@ from radixd.server.cache.results import NO_PAGES, CopyKind, CopyPlan, PageIds
 class _Open:
     pages: int
     reserved: PageIds  # leased host pages that nothing else names until the copy has ended
+    anchor: Node | None  # where the copy's own lock sits
     finish: Callable[[str], None]
 
 
@@ -31,17 +33,21 @@ class Copies:
         device_pages: PageIds,
         host_pages: PageIds,
         finish: Callable[[str], None],
+        *,
         reserved: PageIds = NO_PAGES,
+        anchor: Node | None = None,
     ) -> int:
         """Opens a copy between the tiers. `finish` is told how it ended: with "" or with what went wrong."""
-        copy_id = self.open(len(device_pages), finish, reserved)
+        copy_id = self.open(len(device_pages), finish, reserved, anchor)
         self._plans.append(CopyPlan(copy_id, kind, device_pages, host_pages))
         return copy_id
 
-    def open(self, pages: int, finish: Callable[[str], None], reserved: PageIds = NO_PAGES) -> int:
+    def open(
+        self, pages: int, finish: Callable[[str], None], reserved: PageIds = NO_PAGES, anchor: Node | None = None
+    ) -> int:
         """Opens a copy that somebody else plans."""
         copy_id = next(self._ids)
-        self._open[copy_id] = _Open(pages, reserved, finish)
+        self._open[copy_id] = _Open(pages, reserved, anchor, finish)
         self.pages += pages
         return copy_id
 
@@ -59,4 +65,8 @@ class Copies:
 
     def reserved_pages(self) -> list[PageIds]:
         """Leased host pages under copies."""
-        return [ended.reserved for ended in self._open.values()]
+        return [it.reserved for it in self._open.values()]
+
+    def anchors(self) -> list[Node]:
+        """The ends of the paths that copies hold locked."""
+        return [it.anchor for it in self._open.values() if it.anchor is not None]

@@ -60,10 +60,10 @@ class Demoter:
             else:
                 self._leaving += node.size
 
-    def save_path(self, node: Node, above: Node) -> None:
-        """Copies the nodes between that are on the device alone."""
-        while node is not above and node.parent is not None:
-            if not len(node.host) and not node.saving and node.arriving is None:
+    def save_path(self, node: Node, min_hits: int) -> None:
+        """Copies what is on the device alone, of the path to a locked node, and has been hit so often."""
+        while node.parent is not None:
+            if node.hits >= min_hits and not len(node.host) and not node.saving and node.arriving is None:
                 self.save(node, for_room=False)
             node = node.parent
 
@@ -85,7 +85,7 @@ class Demoter:
             self._leaving -= size if for_room else 0
             self._saved(node, host_pages, error)
 
-        self._copies.plan(CopyKind.DEMOTE, node.pages.copy(), host_pages, finish, reserved=host_pages)
+        self._copies.plan(CopyKind.DEMOTE, node.pages.copy(), host_pages, finish, reserved=host_pages, anchor=node)
         return True
 
     def _saved(self, anchor: Node, host_pages: PageIds, error: str) -> None:

@@ -36,9 +36,9 @@ class Lease:
     """One request. Lengths are in tokens: published ≤ pending, written ≤ known."""
 
     __slots__ = (
-        "anchor", "barred", "close", "copies", "ended", "joined", "lease_id", "load", "namespace", "pending", "priority",
-        "published", "readable", "reserved", "retain_seconds", "saved", "session_id", "state", "steps_over", "table",
-        "tokens", "written",
+        "anchor", "barred", "close", "copies", "ended", "joined", "lease_id", "load", "namespace", "pending",
+        "priority", "published", "readable", "reserved", "retain_seconds", "saved", "session_id", "state",
+        "steps_over", "table", "tokens", "written",
     )  # fmt: skip
 
     def __init__(

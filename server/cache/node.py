@@ -16,9 +16,9 @@ class Node:
     """
 
     __slots__ = (
-        "arriving", "born", "buffer", "chain", "children", "device_children", "expires", "hits", "host", "host_children",
-        "keep_ref", "last_use", "lock_ref", "pages", "parent", "priority", "retain_seconds", "root", "saving",
-        "serial", "size", "start", "stop",
+        "arriving", "born", "buffer", "chain", "children", "device_children", "expires", "hits", "host",
+        "host_children", "keep_ref", "last_use", "lock_ref", "pages", "parent", "priority", "retain_seconds", "root",
+        "saving", "serial", "size", "start", "stop",
     )  # fmt: skip
 
     def __init__(self, serial: int, parent: Node | None, buffer: bytes, size: int):

@@ -46,7 +46,7 @@ class Preemption:
         self._counters = counters
         self._sessions = sessions
         self._page_size = page_size
-        self._unstarted: set[Lease] = set()  # offloads that wait for launched steps
+        self._unstarted: dict[Lease, list[Node]] = {}  # offloads that wait for launched steps, with what they copy
 
     # --- to the host
 
@@ -66,22 +66,21 @@ class Preemption:
         anchors = [(node, node.size) for node in nodes]
         for node in nodes:
             node.saving = True
-        self._unstarted.add(lease)
+        self._unstarted[lease] = nodes
         session.fence.after(session.fence.launched, lambda: self._start(lease, anchors, tail))
         return len(host_pages)
 
     def _start(self, lease: Lease, anchors: list[tuple[Node, int]], tail: PageIds) -> None:
-        self._unstarted.discard(lease)
+        self._unstarted.pop(lease)
         runs = [node.pages for anchor, pages in anchors for node in list(anchor.upwards(pages))[::-1]]
         device_pages = np.concatenate([NO_PAGES, *runs, tail])
-        self._copies.plan(
-            CopyKind.OFFLOAD, device_pages, lease.saved, lambda error: self._saved(lease, anchors, error)
-        )
+        self._copies.plan(CopyKind.OFFLOAD, device_pages, lease.saved, lambda error: self._saved(lease, anchors, error))
 
     def cancel(self, lease: Lease) -> None:
         """The session of a lease ends: an offload that has not begun never will."""
         if lease in self._unstarted:
-            self._unstarted.remove(lease)
+            for node in self._unstarted.pop(lease):
+                node.saving = False
             self._host.free(lease.saved)
             lease.saved = NO_PAGES
             lease.copies -= 1

@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from radixd.server.cache.admission import Admission
 from radixd.server.cache.checks import (
-    check_active,
     check_after_step,
+    check_arrived,
     check_giving_up,
     check_length,
     check_limit,
     check_no_copies,
     check_no_steps,
-    check_waiting,
+    check_state,
     pages_for,
 )
-from radixd.server.cache.config import CacheConfig
+from radixd.server.cache.config import CacheConfig, WritePolicy
+from radixd.server.cache.copies import Copies
 from radixd.server.cache.counters import Counters
+from radixd.server.cache.demotion import Demoter
 from radixd.server.cache.ending import Endings
-from radixd.server.cache.lease import Lease
-from radixd.server.cache.ledger import Ledger, Owner
+from radixd.server.cache.host_log import Kept, Lost
+from radixd.server.cache.host_space import HostSpace
+from radixd.server.cache.lease import Lease, LeaseState
+from radixd.server.cache.ledger import Owner
 from radixd.server.cache.moves import Moves
 from radixd.server.cache.namespace import Namespace
+from radixd.server.cache.node import Node
 from radixd.server.cache.page_table import PageTable
+from radixd.server.cache.preemption import Preemption
+from radixd.server.cache.promotion import Promoter
 from radixd.server.cache.publication import Publisher
 from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.cache.residence import NOWHERE, Parts, Residence
 from radixd.server.cache.results import (
+    NO_PAGES,
     AcquireResult,
     AllocateResult,
+    Arrival,
+    CopyPlan,
     FinishedCopy,
     FlushResult,
     FreeResult,
+    HostOccupancy,
     InsertResult,
     MatchResult,
     MovePlan,
@@ -41,14 +56,26 @@ from radixd.server.cache.results import (
     PageIds,
     Publication,
     ReleaseResult,
+    Saved,
     TablePatch,
 )
 from radixd.server.cache.session import Dedup, Session, Superseded
 from radixd.server.cache.step import StepMark
+from radixd.server.cache.tier import Tier
 from radixd.server.cache.tokens import TokenBuffer, count_tokens
-from radixd.server.cache.tree import NO_PAGES, RadixTree, Walk
+from radixd.server.cache.tree import RadixTree, Walk
 
 __all__ = ["CacheConfig", "PrefixCache"]
+
+
+T = TypeVar("T")
+
+
+class Growth(NamedTuple):
+    """What an Acquire asks for: the table's length, and pages to reserve beyond it."""
+
+    wanted: int
+    reserved: int
 
 
 class PrefixCache:
@@ -58,16 +85,24 @@ class PrefixCache:
     """
 
     def __init__(self, config: CacheConfig, clock: Callable[[], float] = time.monotonic):
+        size = config.page_size
         self.config = config
         self.generation = 1
-        self.counters = Counters()
-        self.ledger = Ledger(config.pages)
-        self.tree = RadixTree(config.page_size * config.speculative.element_bytes, config.policy)
-        self.admission = Admission(self.ledger, self.tree)
-        self.endings = Endings(self.tree, self.ledger, self.admission)
+        self.counters = counters = Counters()
         self.sessions: dict[int, Session] = {}
-        self._publisher = Publisher(self.tree, self.ledger, self.admission, config.page_size, config.speculative)
-        self._moves = Moves(config.page_size, config.max_move_pairs)
+        self.device, self.host = Tier(config.pages, config.policy), Tier(config.host_pages, config.policy)
+        self.ledger = self.device.ledger
+        self.tree = tree = RadixTree(size * config.speculative.element_bytes, self.device, self.host)
+        self.residence = residence = Residence(tree, self.device, self.host)
+        self.admission = admission = Admission(self.device, residence)
+        self.copies = copies = Copies()
+        host = HostSpace(self.host, residence)
+        self._demoter = Demoter(config, tree, residence, self.device, host, admission, copies, counters)
+        self._promoter = Promoter(tree, residence, self.device, admission, copies, counters, self.sessions, size)
+        self._preemption = Preemption(residence, self.ledger, host, admission, copies, counters, self.sessions, size)
+        self.endings = Endings(residence, self.ledger, admission, self._preemption)
+        self._publisher = Publisher(tree, residence, admission, size, config.speculative)
+        self._moves = Moves(copies, size, config.max_move_pairs)
         self._clock = clock
         self._lease_ids = count(1)
 
@@ -103,16 +138,19 @@ class PrefixCache:
     def take_publications(self, session_id: int) -> tuple[Publication, ...]:
         """What has been published for waiting Inserts since the last call, for the reply to the Batch at hand."""
         session = self.session(session_id)
-        taken = tuple(session.publications)
-        session.publications.clear()
         session.carry_patches()
-        return taken
+        return _take(session.publications)
 
     def take_finished_copies(self, session_id: int) -> tuple[FinishedCopy, ...]:
-        session = self.session(session_id)
-        taken = tuple(session.finished_copies)
-        session.finished_copies.clear()
-        return taken
+        return _take(self.session(session_id).finished_copies)
+
+    def take_arrivals(self, session_id: int) -> tuple[Arrival, ...]:
+        """Copies that leases waited for, ended since the last call."""
+        return _take(self.session(session_id).arrivals)
+
+    def take_saved(self, session_id: int) -> tuple[Saved, ...]:
+        """Offloads ended since the last call."""
+        return _take(self.session(session_id).saved)
 
     def bar_writers(self, session_id: int) -> None:
         """A process of the session has died, perhaps in mid-write: pages not yet published never will be."""
@@ -152,10 +190,12 @@ class PrefixCache:
     ) -> MatchResult:
         walk, rollback = self._walk(namespace, tokens, known, max_tokens)
         if walk is None:
-            return MatchResult(0, 0, 0)
+            return MatchResult(0, 0, 0, 0)
         if not peek:
             self.tree.touch(walk.partial or walk.node)
-        return MatchResult(walk.pages * self.config.page_size, self.tree.unlocked_pages(walk), rollback)
+        resident, size = self.residence.parts(walk).resident, self.config.page_size
+        unlocked = self.residence.unlocked_pages(walk)
+        return MatchResult(resident * size, (walk.pages - resident) * size, unlocked, rollback)
 
     def _walk(self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None) -> tuple[Walk | None, int]:
         """The reusable match, and the tokens that speculation took off it."""
@@ -216,7 +256,7 @@ class PrefixCache:
     ) -> AcquireResult:
         """Acquires for a waiting lease."""
         lease = self._lease(session_id, lease_id)
-        check_waiting(lease)
+        check_state(lease, LeaseState.WAITING)
         return self._activate(lease, max_tokens, allocate_to, reserve_to)
 
     def _new_lease(
@@ -231,24 +271,58 @@ class PrefixCache:
         self, lease: Lease, max_tokens: int | None, allocate_to: int | None, reserve_to: int | None
     ) -> AcquireResult:
         known, size = len(lease.tokens), self.config.page_size
-        walk, rollback = self._walk(lease.namespace, lease.tokens.read(0, known), known, max_tokens)
+        match, rollback = self._walk(lease.namespace, lease.tokens.read(0, known), known, max_tokens)
+        walk = self._worthwhile(match) if match else None
+        parts = self.residence.parts(walk) if walk else NOWHERE
         matched = walk.pages if walk else 0
-        wanted = max(matched, self._pages_for("allocate_to", known if allocate_to is None else allocate_to))
-        reserved = max(0, self._pages_for("reserve_to", reserve_to or 0) - wanted)
-        self.admission.check_fits_ever(wanted + reserved, size)
-        locked = self.tree.unlocked_pages(walk) if walk else 0
-        self.admission.check_acquire(wanted - matched + reserved + locked)
+        growth = self._growth(matched, known if allocate_to is None else allocate_to, reserve_to)
+        self._check_acquire(walk, parts, growth)
 
         anchor = self.tree.cut(walk) if walk else self.tree.root(lease.namespace)
-        self.tree.lock(anchor)
+        self.residence.lock(anchor)
         self.tree.hit(anchor, self._clock())
+        loading = self._load(lease, anchor, parts)
         table = PageTable(self.tree.pages_between(None, anchor))
-        table.append(self._claim(wanted - matched))
-        lease.activate(anchor, table, matched * size, reserved)
+        table.append(self._claim(growth.wanted - matched))
+        lease.activate(anchor, table, matched * size, growth.reserved)
         self.admission.admit(lease)
+        if self.config.write_policy is WritePolicy.WRITE_THROUGH_SELECTIVE:
+            self._demoter.save_path(anchor, min_hits=2)
         self.counters.requested_tokens += known
         self.counters.hit_tokens += matched * size
-        return AcquireResult(lease.lease_id, matched * size, rollback, table.pages.copy())
+        arriving = (matched - parts.resident) * size
+        self.counters.host_hit_tokens += arriving
+        return AcquireResult(lease.lease_id, matched * size, arriving, rollback, table.pages.copy(), loading)
+
+    def _worthwhile(self, match: Walk) -> Walk:
+        """The part of a match that is worth having.
+
+        Bytes are copied from the host for enough pages only, and not behind others that are still arriving.
+        """
+        parts = self.residence.parts(match)
+        if parts.host and (parts.arriving or parts.host < self.config.promote_min_pages):
+            return self.tree.trim(match, parts.host)
+        return match
+
+    def _growth(self, matched: int, allocate_to: int, reserve_to: int | None) -> Growth:
+        wanted = max(matched, self._pages_for("allocate_to", allocate_to))
+        return Growth(wanted, max(0, self._pages_for("reserve_to", reserve_to or 0) - wanted))
+
+    def _check_acquire(self, walk: Walk | None, parts: Parts, growth: Growth) -> None:
+        """Refuses what never fits, or not now: new pages, reserved ones, and those that the lock takes away."""
+        self.admission.check_fits_ever(growth.wanted + growth.reserved, self.config.page_size)
+        new = growth.wanted - parts.resident - parts.arriving
+        locked = self.residence.unlocked_pages(walk) if walk else 0
+        self.admission.check_acquire(new + growth.reserved + parts.arriving + locked)
+
+    def _load(self, lease: Lease, anchor: Node, parts: Parts) -> tuple[int, ...]:
+        """Lets the host part of a locked path arrive, or joins those for whom it does. Returns the copy, if any."""
+        if parts.arriving:
+            return (self._promoter.join(lease, anchor, parts.arriving).copy_id,)
+        if parts.host:
+            nodes = self.residence.host_nodes(anchor)
+            return (self._promoter.start(lease, nodes, self._claim(parts.host)).copy_id,)
+        return ()
 
     def allocate(self, session_id: int, lease_id: int, allocate_to: int, tokens: bytes = b"") -> AllocateResult:
         """Grows the table to `allocate_to` and appends known tokens."""
@@ -269,9 +343,9 @@ class PrefixCache:
         if not pages:
             return NO_PAGES
         self.tree.expire(self._clock())
-        before = self.tree.evictable
+        before = self.device.evictable
         claimed = self.admission.claim(pages)
-        self.counters.evicted_pages += before - self.tree.evictable
+        self.counters.evicted_pages += before - self.device.evictable
         return claimed
 
     # --- publishing
@@ -282,6 +356,7 @@ class PrefixCache:
         """Publishes whole pages up to `written`, once `after_step` has completed."""
         session, lease = self.session(session_id), self._active(session_id, lease_id)
         check_no_copies(lease)
+        check_arrived(lease)
         known, allocated = self._known_after(lease, tokens), lease.table.length * self.config.page_size
         check_length("written", written, known, allocated)
         check_after_step(session, after_step)
@@ -292,8 +367,10 @@ class PrefixCache:
             patches = self._publish(session, lease, written)
             session.carry_patches()
             return InsertResult(lease.published, False, patches)
-        lease.pending = max(lease.pending, self._publisher.reach(lease, written))
-        session.fence.after(after_step, lambda: self._publish_later(session, lease, written))
+        # What is known now decides how far: tokens may be given up and others appended before the step has completed.
+        reach = self._publisher.reach(lease, written)
+        lease.pending = max(lease.pending, reach)
+        session.fence.after(after_step, lambda: self._publish_later(session, lease, reach))
         return InsertResult(lease.published, True, ())
 
     def _publish(self, session: Session, lease: Lease, written: int) -> tuple[TablePatch, ...]:
@@ -305,6 +382,8 @@ class PrefixCache:
         grown = (lease.published - before) // self.config.page_size
         self.counters.inserted_pages += published.adopted
         self.counters.duplicate_pages += grown - published.adopted
+        if grown and self.config.write_policy is WritePolicy.WRITE_THROUGH and lease.anchor is not None:
+            self._demoter.save_path(lease.anchor, min_hits=0)
         if len(published.replaced):
             session.superseded.append(Superseded(lease, published.replaced))
         return published.patches
@@ -343,14 +422,21 @@ class PrefixCache:
         known, allocated = self._known_after(lease, tokens), lease.table.length * self.config.page_size
         check_length("publish_to", publish_to, known, allocated)
         check_after_step(session, after_step)
+        if publish_to > lease.published:
+            check_state(lease, LeaseState.ACTIVE)
+            check_arrived(lease)
 
         lease.tokens.append(tokens)
         if keep:
             session.leases[lease_id] = lease.successor()
         else:
             del session.leases[lease_id]
+        if lease.state is LeaseState.OFFLOADED:
+            self._preemption.forget(lease)
         if not lease.active:
             return ReleaseResult(0, 0)
+        if lease.anchor is not None:
+            self.tree.touch(lease.anchor)
         superseded = session.take_superseded(lambda it: it.lease is lease)
         self.endings.retire(session, superseded)
         size, inserted = self.config.page_size, self.counters.inserted_pages
@@ -366,29 +452,96 @@ class PrefixCache:
         """Plans a copy of slots into the lease's writable pages. finish_copy must follow."""
         session, lease = self.session(session_id), self._active(session_id, lease_id)
         check_no_copies(lease)
+        check_arrived(lease)
         check_no_steps(session)
         return self._moves.plan(session, lease, sources, destinations)
 
     def finish_copy(self, copy_id: int, error: str = "") -> None:
         """The bytes of a plan are in place, or, with an error, will never be."""
-        self._moves.finish(copy_id, error)
+        self.copies.finish(copy_id, error)
+
+    # --- the host tier
+
+    def offload(self, session_id: int, lease_id: int) -> int:
+        """Preempts a lease: saves it to the host once launched steps have completed. Returns its host pages."""
+        session, lease = self.session(session_id), self._active(session_id, lease_id)
+        check_no_copies(lease)
+        check_arrived(lease)
+        return self._preemption.offload(session, lease)
+
+    def restore(
+        self, session_id: int, lease_id: int, *, allocate_to: int | None = None, reserve_to: int | None = None
+    ) -> AcquireResult:
+        """Brings an offloaded lease back, to pages wherever there are some."""
+        lease, size = self._lease(session_id, lease_id), self.config.page_size
+        check_state(lease, LeaseState.OFFLOADED)
+        anchor = lease.anchor
+        assert anchor is not None
+        known, prefix = len(lease.tokens), lease.published // size
+        walk = Walk(anchor, None, 0, prefix)
+        parts = self.residence.parts(walk)
+        if parts.host and parts.arriving:
+            message = f"part of the prefix of lease {lease_id} is arriving for another; restore it when that has ended"
+            raise Refusal(Reason.IN_FLIGHT, message)
+        growth = self._growth(prefix + len(lease.saved), known if allocate_to is None else allocate_to, reserve_to)
+        self._check_acquire(walk, parts, growth)
+
+        self.residence.lock(anchor)
+        loading = self._load(lease, anchor, parts)
+        table = lease.table = PageTable(self.tree.pages_between(None, anchor))
+        table.append(self._claim(growth.wanted - prefix))
+        lease.state, lease.reserved = LeaseState.ACTIVE, growth.reserved
+        self.admission.admit(lease)
+        copy_id = self._preemption.restore(lease, table)
+        loading += (copy_id,) if copy_id else ()
+        arriving = (parts.host + parts.arriving) * size
+        return AcquireResult(lease_id, lease.readable, arriving, 0, table.pages.copy(), loading)
+
+    def take_plans(self) -> tuple[CopyPlan, ...]:
+        """Copies to carry out, in order, after what take_journal gives has been written."""
+        self._demoter.make_room()
+        return self.copies.take_plans()
+
+    def keep_journal(self) -> None:
+        """From now on take_journal tells what of the host tier could be adopted again."""
+        self.residence.log = []
+
+    def take_journal(self) -> tuple[Kept | Lost, ...]:
+        """What the host tier has come to hold, or holds no longer, since the last call."""
+        return _take(self.residence.log) if self.residence.log is not None else ()
+
+    def adopt(self, paths: Iterable[tuple[Namespace, bytes, PageIds]]) -> int:
+        """Fills the tree of a fresh cache with host pages of an earlier life. Returns how many pages it took.
+
+        A path is a namespace, the key elements from the root on, and the host page of each of their pages. Where two
+        paths share a prefix, the first one's pages count.
+        """
+        ledger, width = self.host.ledger, self.tree.page_bytes
+        everything = ledger.lease(ledger.free)
+        for namespace, key, host_pages in paths:
+            walk = self.tree.overlap(self.tree.root(namespace), key)
+            node, new = self.tree.cut(walk), host_pages[walk.pages :].copy()
+            if len(new):
+                self.residence.give_host(self.tree.append(node, key[walk.pages * width :]), new)
+        ledger.release(np.setdiff1d(everything, ledger.owned_by(Owner.CACHED)).astype(np.int32), Owner.LEASED)
+        return ledger.cached
 
     # --- operators
 
     def evict(self, pages: int) -> int:
         """Evicts up to `pages` pages in policy order. Returns how many."""
         self.tick()
-        evicted = self.admission.evict(min(pages, self.tree.evictable))
+        evicted = self.admission.evict(min(pages, self.device.evictable))
         self.counters.evicted_pages += evicted
         return evicted
 
     def flush(self) -> FlushResult:
         """Makes everything cached unmatchable; what no lease holds goes free."""
-        unlocked = self.tree.detach()
-        self.ledger.release(unlocked, Owner.CACHED)
+        unlocked = self.device.evictable
+        self.residence.detach()
         self.generation += 1
-        self.counters.flushed_pages += len(unlocked)
-        return FlushResult(self.generation, len(unlocked), self.tree.protected)
+        self.counters.flushed_pages += unlocked
+        return FlushResult(self.generation, unlocked, self.device.protected)
 
     def tick(self) -> None:
         """Drops priorities whose retention is over."""
@@ -398,21 +551,26 @@ class PrefixCache:
         """The ledger now, as one session, or (None) nobody, sees it."""
         reserved_mine = self.admission.reserved_by[session_id] if session_id in self.sessions else 0
         reserved_others = self.admission.reserved - reserved_mine
-        free, evictable = self.ledger.free, self.tree.evictable
+        free, evictable = self.ledger.free, self.device.evictable
         return Occupancy(
             total=self.ledger.total,
             free=free,
             evictable=evictable,
-            protected=self.tree.protected,
+            protected=self.device.protected,
             leased=self.ledger.leased,
             retired=self.ledger.retired,
             retired_mine=self.sessions[session_id].retired_pages if session_id in self.sessions else 0,
-            in_copy=self._moves.pages_in_copy,
+            in_copy=self.copies.pages,
             reserved_mine=reserved_mine,
             reserved_others=reserved_others,
             available=max(0, free + evictable - reserved_others),
             max_fit=self.admission.max_fit,
         )
+
+    def host_occupancy(self) -> HostOccupancy:
+        """The host tier's ledger now."""
+        ledger = self.host.ledger
+        return HostOccupancy(ledger.total, ledger.free, self.host.evictable, self.host.protected, ledger.leased)
 
     # --- checks
 
@@ -426,7 +584,7 @@ class PrefixCache:
 
     def _active(self, session_id: int, lease_id: int) -> Lease:
         lease = self._lease(session_id, lease_id)
-        check_active(lease)
+        check_state(lease, LeaseState.ACTIVE)
         return lease
 
     def _known(self, tokens: bytes) -> int:
@@ -441,3 +599,9 @@ class PrefixCache:
 
     def _pages_for(self, field: str, tokens: int) -> int:
         return pages_for(field, tokens, self.config.page_size)
+
+
+def _take(items: list[T]) -> tuple[T, ...]:
+    taken = tuple(items)
+    items.clear()
+    return taken

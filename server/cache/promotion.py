@@ -20,7 +20,7 @@ from radixd.server.cache.tree import RadixTree
 
 
 class Load:
-    """One copy from the host, and the leases that wait for it. Its nodes are the `pages` last of `anchor`'s path."""
+    """A copy from the host, and the leases that wait for it. Its nodes are the `pages` last of `anchor`'s path."""
 
     def __init__(self, anchor: Node, pages: int):
         self.copy_id = 0
@@ -36,8 +36,8 @@ class Load:
 class Promoter:
     """Nodes get device pages at once, and count as arriving until their bytes are there.
 
-    Whoever acquires them meanwhile joins, and reserves as many pages as it joins: should the copy fail, every lease gets
-    pages of its own in their place, and computes them.
+    Whoever acquires them meanwhile joins, and reserves as many pages: should the copy fail, every lease gets pages of
+    its own in their place, and computes them.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Promoter:
         self._page_size = page_size
 
     def start(self, lease: Lease, nodes: list[Node], pages: PageIds) -> Load:
-        """Begins to fill `pages`, leased so far, with the host pages of `nodes`, a path from the top down, all locked."""
+        """Begins to fill leased `pages` with the host pages of `nodes`, a locked path from the top down."""
         load = Load(nodes[-1], len(pages))
         at = 0
         for node in nodes:
@@ -71,14 +71,14 @@ class Promoter:
         self._residence.lock(load.anchor)  # the copy's own lock: leases may go before it ends
         host_pages = np.concatenate([NO_PAGES, *(node.host for node in nodes)])
         load.copy_id = self._copies.plan(
-            CopyKind.PROMOTE, pages.copy(), host_pages, lambda error: self._finish(load, error)
+            CopyKind.PROMOTE, pages.copy(), host_pages, lambda error: self._finish(load, error), anchor=load.anchor
         )
         load.leases[lease] = 0
         lease.load = load
         return load
 
     def join(self, lease: Lease, anchor: Node, pages: int) -> Load:
-        """Makes a lease wait for the `pages` last pages of its path, which are arriving. At most one copy fills a path."""
+        """Makes a lease wait for the `pages` last of its path, which are arriving. One copy at most fills a path."""
         load = anchor.arriving
         assert isinstance(load, Load)
         load.leases[lease] = lease.joined = pages
@@ -117,7 +117,7 @@ class Promoter:
         self._device.ledger.release(pages, Owner.LEASED)
 
     def _shorten(self, lease: Lease, above: Node, start: int, pages: PageIds) -> PageIds:
-        """Ends a lease's hit at `start` pages; own pages stand in its table from there on, out of `pages` if they last."""
+        """Ends a lease's hit at `start` pages; from there on, pages of its own follow, out of `pages` if they last."""
         assert lease.anchor is not None
         wanted = lease.published // self._page_size - start
         own = pages[:wanted].copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from radixd.server.cache.chain import ROOT, chain
 from radixd.server.cache.host_log import Kept, Lost
@@ -13,13 +13,15 @@ from radixd.server.cache.tier import Tier
 from radixd.server.cache.tree import RadixTree, Walk
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """A match from its root on: pages that can be read, pages whose bytes are on their way, pages on the host alone."""
 
     resident: int
     arriving: int
     host: int
+
+
+NOWHERE = Parts(0, 0, 0)
 
 
 class Residence:
@@ -282,4 +284,3 @@ class Residence:
                 value = chain(value, run[at : at + width])
             below.chain = value
         return value
-

@@ -1,9 +1,9 @@
-"""What the cache's verbs return: frozen, without reference to the cache's state."""
+"""What the cache's verbs return: frozen, and cheap to make; without reference to the cache's state."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ PageIds = NDArray[np.int32]
 NO_PAGES: PageIds = np.empty(0, np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class MatchResult:
+class MatchResult(NamedTuple):
     """Lengths of the longest reusable prefix."""
 
     device_tokens: int
@@ -22,8 +21,7 @@ class MatchResult:
     rollback_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class AcquireResult:
+class AcquireResult(NamedTuple):
     """A lease that has become active."""
 
     lease_id: int
@@ -34,24 +32,21 @@ class AcquireResult:
     loading: tuple[int, ...]  # copies whose Arrival must come before the engine reads the prefix
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateResult:
+class AllocateResult(NamedTuple):
     """How far the table reaches, and what was appended."""
 
     allocated: int
     pages: PageIds  # those appended
 
 
-@dataclass(frozen=True, slots=True)
-class TablePatch:
+class TablePatch(NamedTuple):
     """From table index `first_page` on, `pages` replace the lease's own."""
 
     first_page: int
     pages: PageIds
 
 
-@dataclass(frozen=True, slots=True)
-class InsertResult:
+class InsertResult(NamedTuple):
     """What is in the tree now, and whether more will follow."""
 
     published: int
@@ -59,8 +54,7 @@ class InsertResult:
     patches: tuple[TablePatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(NamedTuple):
     """An Insert whose `after_step` has completed."""
 
     lease_id: int
@@ -68,24 +62,21 @@ class Publication:
     patches: tuple[TablePatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FreeResult:
+class FreeResult(NamedTuple):
     """What is left, and what was given up."""
 
     allocated: int
     freed_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseResult:
+class ReleaseResult(NamedTuple):
     """What the lease leaves in the tree, and what it gave up."""
 
     published: int
     freed_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class MovePlan:
+class MovePlan(NamedTuple):
     """Bytes to move outside the cache: `PrefixCache.finish_copy(copy_id, …)` must follow, whatever happens."""
 
     copy_id: int
@@ -102,9 +93,8 @@ class CopyKind(StrEnum):
     RESTORE = "restore"  # host to device, for a lease
 
 
-@dataclass(frozen=True, slots=True)
-class CopyPlan:
-    """Pages to copy between the tiers, pair by pair. `PrefixCache.finish_copy(copy_id, …)` must follow, whatever happens."""
+class CopyPlan(NamedTuple):
+    """Pages to copy between the tiers, pair by pair. `PrefixCache.finish_copy` must follow, whatever happens."""
 
     copy_id: int
     kind: CopyKind
@@ -112,8 +102,7 @@ class CopyPlan:
     host_pages: PageIds
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A copy that a lease waited for has ended: its bytes up to `device_tokens` can be read.
 
     With an error, that is less than was promised; `patches` then replace pages that would have been the tree's.
@@ -126,24 +115,21 @@ class Arrival:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(NamedTuple):
     """An Offload has ended: without an error, the lease is on the host and its device pages are given up."""
 
     lease_id: int
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCopy:
+class FinishedCopy(NamedTuple):
     """A copy plan that has ended."""
 
     copy_id: int
     error: str  # empty: the bytes are in place
 
 
-@dataclass(frozen=True, slots=True)
-class FlushResult:
+class FlushResult(NamedTuple):
     """A new generation, and what became of the old one's pages."""
 
     generation: int
@@ -151,8 +137,7 @@ class FlushResult:
     detached_pages: int
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
+class Occupancy(NamedTuple):
     """The device tier's ledger in pages; total = free + evictable + protected + leased + retired. See types.proto."""
 
     total: int
@@ -169,8 +154,7 @@ class Occupancy:
     max_fit: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostOccupancy:
+class HostOccupancy(NamedTuple):
     """The host tier's ledger in pages; total = free + evictable + protected + leased."""
 
     total: int

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 from radixd.server.cache.refusal import Reason, Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class StepMark:
+class StepMark(NamedTuple):
     """What a Batch says of its caller: its number, the replies received, the steps enqueued and those finished."""
 
     seq: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from radixd.server.cache.retention import RetentionClock
 from radixd.server.cache.tier import Tier
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):
     """The longest match of a key: whole nodes down to `node`, then `partial_pages` of its child `partial`."""
 
     node: Node

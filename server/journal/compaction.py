@@ -24,7 +24,7 @@ class Rewritten:
 
 
 def rewrite(path: Path, header: Header, data: bytes, live: NDArray[np.int64]) -> Rewritten:
-    """Writes to `path` those pages that `live` (as in Replay) gives to a record of `data`. Raises OSError, BadRecord."""
+    """Writes to `path` the pages that `live` (as in Replay) gives to a record of `data`. Raises OSError, BadRecord."""
     new = Rewritten(LogFile(path, header), np.zeros_like(live), {})
     named: dict[int, Namespace] = {}
     try:

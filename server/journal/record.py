@@ -1,7 +1,7 @@
 """A journal's records: what each says, and how it stands in the file.
 
-A record is `check u64 | length u32 | kind u8 | body`, all little-endian; `check` is the xxh3-64 of what follows it, seeded
-by the journal's nonce.
+A record is `check u64 | length u32 | kind u8 | body`, all little-endian; `check` is the xxh3-64 of what follows it,
+seeded by the journal's nonce.
 """
 
 import struct
@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from radixd.server.cache.chain import CHAIN_BYTES, chain
+from radixd.server.cache.chain import CHAIN_BYTES, chain_names
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.results import PageIds
 from radixd.server.journal.header import HEADER_BYTES, Header
@@ -67,29 +67,21 @@ class LiveRecord:
         return front + self.checksums.astype("<u8").tobytes() + self.host_pages.astype("<i4").tobytes() + self.key
 
     @property
-    def key_pages(self) -> list[bytes]:
-        """The key, page by page."""
-        step = len(self.key) // len(self.host_pages)
-        return [self.key[at : at + step] for at in range(0, len(self.key), step)]
-
     def names(self) -> list[bytes]:
-        """Chain hashes: `parent`, then each page's own."""
-        names = [self.parent]
-        for key_page in self.key_pages:
-            names.append(chain(names[-1], key_page))
-        return names
+        """The pages' chain hashes."""
+        return chain_names(self.parent, self.key, len(self.host_pages))
 
     def where(self, mask: NDArray[np.bool_]) -> Iterator["LiveRecord"]:
         """The runs of those pages for which `mask` is true."""
         if mask.all():
             yield self
             return
-        names, step = self.names(), len(self.key) // len(self.host_pages)
+        parents, step = [self.parent, *self.names], len(self.key) // len(self.host_pages)
         edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2)
         for start, stop in edges.tolist():
             yield LiveRecord(
                 self.namespace,
-                names[start],
+                parents[start],
                 self.checksums[start:stop],
                 self.host_pages[start:stop],
                 self.key[start * step : stop * step],

@@ -15,7 +15,7 @@ from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.results import PageIds
 from radixd.server.journal.header import NONCE_BYTES, Header, Unusable, Verdict
 from radixd.server.journal.replay import Replay, live_runs, replay
-from radixd.server.journal.seal import PageReader, Seal
+from radixd.server.journal.seal import ReadChecksums, page_seeds
 
 JOURNAL = "journal"
 """The file's name in its directory."""
@@ -32,6 +32,7 @@ class _Page(NamedTuple):
     name: bytes
     key: bytes
     host_page: int
+    seed: int
     checksum: int
 
 
@@ -102,15 +103,14 @@ class Recovered:
             yield page, depth, not below
             stack.extend((child, depth + 1) for child in below)
 
-    def _adopt(self, data: bytes, state: Replay, read_page: PageReader, progress: Progress) -> None:
+    def _adopt(self, data: bytes, state: Replay, read: ReadChecksums, progress: Progress) -> None:
         self.data, self.clean, self.bad = data[: state.end], state.clean, state.bad
         first: dict[Namespace, int] = {}
         merged = {number: first.setdefault(namespace, number) for number, namespace in state.namespaces.items()}
         self._namespaces = {number: namespace for namespace, number in first.items()}
 
-        pages = list(_live_pages(self.data, self.header, state.live, merged))
-        seals = {number: Seal(self.header.fingerprint, name) for number, name in self._namespaces.items()}
-        verified = _verify(pages, seals, read_page, progress)
+        pages = list(_live_pages(self.data, self.header, state, merged))
+        verified = _verify(pages, read, progress)
         unique = {(page.namespace, page.name): page for page in verified}  # the last said is the one that counts
         for page in unique.values():
             self._below.setdefault((page.namespace, page.parent), []).append(page)
@@ -124,25 +124,27 @@ class Recovered:
 
 
 def recover(
-    directory: Path, wanted: Header, read_page: PageReader, progress: Progress = lambda done, total: None
+    directory: Path, wanted: Header, read: ReadChecksums, progress: Progress = lambda done, total: None
 ) -> Recovered:
     """Reads the journal in `directory` for a pool that is `wanted`, whose nonce is the data file's (see stamp).
 
-    Verifies every page that it adopts, on a few threads; `read_page` is called on these. Never raises for what it
+    Verifies every page that it adopts, on a few threads; `read` is called on these. Never raises for what it
     finds on the disk: what cannot be used makes a cold start with its reason. Blocks; writes nothing.
     """
     try:
-        data = _read(directory / JOURNAL)
+        data = read_journal(directory)
         header = Header.decode(data)
         header.check(wanted)
     except Unusable as cold:
         return Recovered(replace(wanted, nonce=os.urandom(NONCE_BYTES)), cold.verdict, str(cold))
     recovered = Recovered(wanted, Verdict.WARM, "")
-    recovered._adopt(data, replay(data, header), read_page, progress)
+    recovered._adopt(data, replay(data, header), read, progress)
     return recovered
 
 
-def _read(path: Path) -> bytes:
+def read_journal(directory: Path) -> bytes:
+    """The whole file. Raises Unusable."""
+    path = directory / JOURNAL
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -151,26 +153,24 @@ def _read(path: Path) -> bytes:
         raise Unusable(Verdict.UNREADABLE, f"the journal cannot be read: {error}") from error
 
 
-def _live_pages(
-    data: bytes, header: Header, live: NDArray[np.int64], namespaces: dict[int, int]
-) -> Iterator[_Page]:
-    for run in live_runs(data, header, live):
-        number, names = namespaces[run.namespace], run.names()
-        columns = zip(names, names[1:], run.key_pages, run.host_pages.tolist(), run.checksums.tolist(), strict=False)
-        yield from (_Page(number, *column) for column in columns)
+def _live_pages(data: bytes, header: Header, state: Replay, merged: dict[int, int]) -> Iterator[_Page]:
+    for run in live_runs(data, header, state.live):
+        names, step = run.names, header.key_page_bytes
+        seeds = page_seeds(header.fingerprint, state.namespaces[run.namespace], names).tolist()
+        pages, checksums = run.host_pages.tolist(), run.checksums.tolist()
+        for i, name in enumerate(names):
+            parent, key = names[i - 1] if i else run.parent, run.key[i * step : (i + 1) * step]
+            yield _Page(merged[run.namespace], parent, name, key, pages[i], seeds[i], checksums[i])
 
 
-def _verify(
-    pages: list[_Page], seals: dict[int, Seal], read_page: PageReader, progress: Progress
-) -> list[_Page]:
+def _verify(pages: list[_Page], read: ReadChecksums, progress: Progress) -> list[_Page]:
     """Those whose bytes are what was sealed, in the same order."""
 
     def right(batch: list[_Page]) -> list[_Page]:
-        return [
-            page
-            for page in batch
-            if seals[page.namespace].checksum(page.name, read_page(page.host_page)) == page.checksum
-        ]
+        found = read(
+            np.array([page.host_page for page in batch], np.int32), np.array([page.seed for page in batch], np.uint64)
+        )
+        return [page for page, checksum in zip(batch, found.tolist(), strict=True) if checksum == page.checksum]
 
     batches = [pages[at : at + _BATCH_PAGES] for at in range(0, len(pages), _BATCH_PAGES)]
     verified: list[_Page] = []

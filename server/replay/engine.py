@@ -75,7 +75,7 @@ class Engine:
         works = []
         for running in self._running:
             before = running.launched
-            work = running.next_work(budget) if budget else None
+            work = running.next_work(budget)
             if work is not None:
                 works.append(work)
                 if before < running.prefill_to:

@@ -105,7 +105,7 @@ class AdminService:
             return next(iter(self._pools.values()))
         if name not in self._pools:
             names = ", ".join(self._pools)
-            message = f"pool: no pool {name!r} is served here; name one of: {names}"
+            message = f"pool: no pool {name[:64]!r} is served here; name one of: {names}"
             raise Refusal(Reason.NO_POOL, message, field="pool", facts={"pools": names})
         return self._pools[name]
 

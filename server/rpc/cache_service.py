@@ -11,7 +11,7 @@ from radixd.server.cache.refusal import Refusal
 from radixd.server.rpc import verbs
 from radixd.server.rpc.batch_run import VerbResponse, VerbRun
 from radixd.server.rpc.dispatch import Dispatch
-from radixd.server.rpc.methods import Message, Methods, Received, receiver
+from radixd.server.rpc.methods import Message, Methods, receiver
 from radixd.server.rpc.schedule_stream import Context, Requests, ScheduleStream
 from radixd.server.rpc.status import abort
 from radixd.server.rpc.verbs import Scope
@@ -38,7 +38,7 @@ def cache_service(dispatch: Dispatch) -> grpc.GenericRpcHandler:
         await ScheduleStream(dispatch, context).serve(requests)
 
     methods: Methods = {
-        "Schedule": grpc.stream_stream_rpc_method_handler(schedule, receiver(pb.Batch)),
+        "Schedule": grpc.stream_stream_rpc_method_handler(schedule),
         "Match": _verb(dispatch, pb.MatchRequest, pb.MatchResponse, lambda s, q, a: verbs.match(s, q.match, a.result)),
         "Acquire": _verb(
             dispatch, pb.AcquireRequest, pb.AcquireResponse, lambda s, q, a: verbs.acquire(s, q.acquire, a.result)
@@ -63,17 +63,18 @@ def _verb(
     request_type: type[RequestT],
     response_type: type[ResponseT],
     verb: Callable[[Scope, RequestT, ResponseT], None],
-) -> grpc.RpcMethodHandler[Received[RequestT], bytes]:
-    async def respond(
-        received: Received[RequestT], context: grpc.aio.ServicerContext[Received[RequestT], bytes]
-    ) -> bytes:
-        request, response = received.message, response_type()
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    receive = receiver(request_type)
+
+    async def respond(wire: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        response = response_type()
         try:
+            digest, request = receive(wire)
             session = dispatch.admit(request.call)
             run = VerbRun(session, response, lambda scope: verb(scope, request, response))
-            reply = await dispatch.answer(session, request.call, received.digest, run)
+            reply = await dispatch.answer(session, request.call, digest, run)
         except Refusal as refusal:
             reply = refusal
         return await abort(context, reply) if isinstance(reply, Refusal) else reply
 
-    return grpc.unary_unary_rpc_method_handler(respond, receiver(request_type))
+    return grpc.unary_unary_rpc_method_handler(respond)

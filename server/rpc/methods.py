@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
-from radixd.server.cache.refusal import Refusal
+from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.rpc.status import abort
 
 Methods: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
@@ -35,25 +36,27 @@ class Received(NamedTuple, Generic[MessageT]):
     message: MessageT
 
 
+def parse(message_type: type[MessageT], wire: bytes) -> MessageT:
+    """A message off the wire. Refuses: BAD_FIELD. gRPC, were it to do this, would log a client's fault as its own."""
+    try:
+        return message_type.FromString(wire)
+    except DecodeError as error:
+        raise Refusal(Reason.BAD_FIELD, f"{len(wire)} bytes that are no {message_type.__name__}: {error}") from None
+
+
 def receiver(message_type: type[MessageT]) -> Callable[[bytes], Received[MessageT]]:
-    """Reads requests of one type; equal bytes read as two types have two digests."""
+    """Parses requests of one type; equal bytes read as two types have two digests."""
     seed = xxh3_64_intdigest(message_type.__name__.encode())
-    return lambda wire: Received(xxh3_128_digest(wire, seed), message_type.FromString(wire))
+    return lambda wire: Received(xxh3_128_digest(wire, seed), parse(message_type, wire))
 
 
-def unary(
-    request_type: type[MessageT], answer: Callable[[MessageT], ResponseT]
-) -> grpc.RpcMethodHandler[MessageT, ResponseT]:
+def unary(request_type: type[MessageT], answer: Callable[[MessageT], ResponseT]) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A method that answers in one synchronous step, or raises Refusal."""
 
-    async def respond(request: MessageT, context: grpc.aio.ServicerContext[MessageT, ResponseT]) -> ResponseT:
+    async def respond(wire: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         try:
-            return answer(request)
+            return answer(parse(request_type, wire)).SerializeToString()
         except Refusal as refusal:
             await abort(context, refusal)
 
-    return grpc.unary_unary_rpc_method_handler(
-        respond,
-        request_deserializer=request_type.FromString,
-        response_serializer=lambda response: response.SerializeToString(),
-    )
+    return grpc.unary_unary_rpc_method_handler(respond)

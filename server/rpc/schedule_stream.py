@@ -10,15 +10,17 @@ from radixd.server.cache.refusal import Refusal
 from radixd.server.rpc.batch_run import BatchRun
 from radixd.server.rpc.convert import bad_field
 from radixd.server.rpc.dispatch import Dispatch
-from radixd.server.rpc.methods import Received
+from radixd.server.rpc.methods import receiver
 from radixd.server.rpc.status import abort
 from radixd.server.sessions.limits import check_limit
 from radixd.server.sessions.replies import Reply
 from radixd.server.sessions.served_session import ServedSession
 from radixd.v1 import cache_pb2
 
-Requests = AsyncIterator[Received[cache_pb2.Batch]]
-Context: TypeAlias = "grpc.aio.ServicerContext[Received[cache_pb2.Batch], bytes]"
+Requests = AsyncIterator[bytes]
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+
+receive = receiver(cache_pb2.Batch)
 
 
 class ScheduleStream:
@@ -66,9 +68,9 @@ class ScheduleStream:
     async def _pump(self, requests: Requests) -> Refusal | None:
         """Why the stream must end; None where the client has ended it."""
         try:
-            async for received in requests:
+            async for wire in requests:
                 self._reading = False
-                reply = await self._answer(received)
+                reply = await self._answer(wire)
                 if isinstance(reply, Refusal):
                     return reply
                 await self._context.write(reply)
@@ -79,10 +81,10 @@ class ScheduleStream:
             return refusal
         return None
 
-    async def _answer(self, received: Received[cache_pb2.Batch]) -> Reply:
+    async def _answer(self, wire: bytes) -> Reply:
         if self._stopped.done():
             raise self._stopped.result()
-        batch = received.message
+        digest, batch = receive(wire)
         session = self._dispatch.admit(batch.call)
         check_limit("operations", len(batch.operations), session.limits.operations, "operations")
         if self._session is None:
@@ -90,4 +92,4 @@ class ScheduleStream:
             session.take_over(self)
         elif session is not self._session:
             raise bad_field("call.session_id", f"this is the stream of session {self._session.id}; open another stream")
-        return await self._dispatch.answer(session, batch.call, received.digest, BatchRun(session, batch))
+        return await self._dispatch.answer(session, batch.call, digest, BatchRun(session, batch))

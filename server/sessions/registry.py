@@ -84,7 +84,7 @@ class SessionRegistry(Generic[PoolT]):
         if not name:
             raise Refusal(Reason.BAD_FIELD, f"pool: name one of those served: {pools}", field="pool")
         if name not in self.pools:
-            message = f"pool: no pool {name!r} is served here; there are: {pools}"
+            message = f"pool: no pool {name[:64]!r} is served here; there are: {pools}"
             raise Refusal(Reason.NO_POOL, message, field="pool", facts={"pools": pools})
         return self.pools[name]
 
@@ -169,7 +169,7 @@ class SessionRegistry(Generic[PoolT]):
         if session is None:
             raise no_session(session_id)
         if session.opening.client_name != client_name:
-            message = f"client_name: {client_name!r} is not the name of session {session_id}; see ListSessions"
+            message = f"client_name: {client_name[:64]!r} is not the name of session {session_id}; see ListSessions"
             raise Refusal(Reason.BAD_FIELD, message, field="client_name")
         if not session.ended:
             self._end(session, "reaped", proved_gone=False)

@@ -36,7 +36,7 @@ async def test_an_exception_that_leaves_the_ledger_wrong_stops_the_pool(
     cache = service.pool.cache
 
     def fail_midway(*_: object, **__: object) -> None:
-        cache.tree.evictable += 1
+        cache.device.evictable += 1
         raise RuntimeError("planted")
 
     monkeypatch.setattr(cache, "insert", fail_midway)

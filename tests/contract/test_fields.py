@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.message import Message
 
 from radixd.server.cache.refusal import Reason
+from radixd.v1 import admin_pb2, session_pb2, types_pb2
 from radixd.v1 import cache_pb2 as pb
-from radixd.v1 import session_pb2, types_pb2
 from tests.contract.caller import Caller, opening, ref
 from tests.contract.refusals import refused, result_refused
 from tests.contract.service import LIMITS, LIVENESS, PAGES, Service
@@ -156,3 +156,32 @@ async def test_opening_states_the_pool_the_limits_and_the_liveness(service: Serv
         assert getattr(opened.limits, field.name) == getattr(LIMITS, field.name)
     for field in session_pb2.Liveness.DESCRIPTOR.fields:
         assert getattr(opened.liveness, field.name) == getattr(LIVENESS, field.name)
+
+
+@pytest.mark.parametrize("method", ["Cache/Acquire", "Sessions/OpenSession", "Admin/Evict"])
+async def test_bytes_that_are_no_message_are_a_bad_field(
+    service: Service, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client's fault, so no error of the daemon's in its log."""
+    with refused(Reason.BAD_FIELD):
+        await service.channel.unary_unary(f"/radixd.v1.{method}")(b"\xff" * 9)
+    assert not caplog.records
+
+
+async def test_a_batch_that_is_none_ends_its_stream(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    stream = service.channel.stream_stream("/radixd.v1.Cache/Schedule")()
+    await stream.write(b"\xff" * 9)
+    with refused(Reason.BAD_FIELD):
+        await stream.read()
+    assert not caplog.records
+
+
+async def test_a_name_that_is_told_back_is_told_in_short(service: Service, caller: Caller) -> None:
+    """gRPC drops a status that is longer than its limit for headers."""
+    name = "x" * 100_000
+    with refused(Reason.NO_POOL):
+        await service.sessions.OpenSession(opening(pool=name))
+    with refused(Reason.NO_POOL):
+        await service.admin.Flush(admin_pb2.FlushRequest(pool=name))
+    with refused(Reason.BAD_FIELD):
+        await service.admin.Reap(admin_pb2.ReapRequest(session_id=caller.id, client_name=name))

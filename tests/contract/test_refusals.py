@@ -275,7 +275,7 @@ async def bug(service: Service, caller: Caller) -> Told:
 async def broken_invariant(service: Service, caller: Caller) -> Told:
     other = await Caller.open(service)
     await other.say()
-    service.pool.cache.tree.evictable += 1
+    service.pool.cache.device.evictable += 1
     checked = await service.admin.Check(admin_pb2.CheckRequest())
     assert checked.violations
     with refused(Reason.BROKEN_INVARIANT):

@@ -122,6 +122,12 @@ def test_what_is_in_the_way_is_named(start_daemon: StartDaemon) -> None:
     assert daemon.process.wait(PATIENCE_S) == 1
     assert "exists and is no socket" in daemon.log.read_text()
     assert daemon.socket.read_text() == "mine"
+    daemon.socket.unlink()
+    daemon.attach_socket.symlink_to("nowhere")
+    daemon = start_daemon()
+    assert daemon.process.wait(PATIENCE_S) == 1
+    assert "Traceback" not in daemon.log.read_text()
+    assert daemon.attach_socket.is_symlink()
 
 
 def test_one_scrape_adds_up(start_daemon: StartDaemon) -> None:

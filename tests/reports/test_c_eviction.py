@@ -97,7 +97,7 @@ def test_a_page_is_queued_once() -> None:
     for _ in range(3):
         one.release(one.acquire(seq("AB"), allocate_to=0).lease_id)
         check_invariants(one.cache)
-    assert len(one.cache.tree.queue) == 1
+    assert len(one.cache.device) == 1
     assert one.cache.evict(2) == 1
 
 

@@ -69,6 +69,20 @@ def test_the_token_behind_a_published_pair_stays() -> None:
     assert one.cache.free(one.id, lease.lease_id, 65).allocated == 128
 
 
+def test_an_insert_publishes_what_was_known_when_it_was_asked_for() -> None:
+    """E2, E7: the last page's KV was computed under tokens that were given up while its step was in flight."""
+    one = Scheduler.alone(CacheConfig(8, speculative=Speculative.BIGRAM))
+    one.batch()
+    lease = one.acquire(ramp(128)).lease_id
+    step = one.launch()
+    one.insert(lease, 128, after_step=step)
+    one.cache.free(one.id, lease, 65)
+    one.cache.allocate(one.id, lease, 192, ramp(100, start=5_000))
+    [publication] = one.finish()
+    assert publication.published == 64
+    assert one.cached(ramp(65) + ramp(100, start=5_000)) == 64
+
+
 def test_the_last_matched_page_is_recomputed() -> None:
     """E7: vLLM's drafts recompute the last matched page; the reply says so."""
     one = Scheduler.alone(CacheConfig(8, speculative=Speculative.DROP_LAST_PAGE))

@@ -14,7 +14,7 @@ import torch
 from radixd.gpu_pool.cpu import CpuDevice
 from radixd.gpu_pool.cpu_async import CpuAsyncDevice
 from radixd.gpu_pool.device import DeviceMemoryError
-from radixd.gpu_pool.host_memory import available_host_bytes
+from radixd.gpu_pool.host_memory import available_host_bytes, check_fits
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.mapping import MappingError, map_buffer
 from radixd.gpu_pool.memory import PoolMemory
@@ -152,6 +152,34 @@ def test_room_is_the_least_of_the_machines_and_every_cgroups(tmp_path: Path) -> 
         "sys/fs/cgroup/memory/box/memory.stat": "total_inactive_file 50\n",
     }
     assert available_host_bytes(_machine(tmp_path / "e", {**MEMINFO, **old}))[0] == 350
+
+
+GIB = 2**30
+
+
+def _node(pool_bytes: int, order: int) -> dict[str, int]:
+    """Host tiers of eight pools, each with an indexer of a tenth, in one of two orders."""
+    parts = {f"pool {i}": pool_bytes for i in range(8)} | {f"pool {i} index": pool_bytes // 10 for i in range(8)}
+    return dict(list(parts.items())[::order])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_all_pools_together_must_fit_and_the_sum_is_named(tmp_path: Path, order: int) -> None:
+    machine = _machine(
+        tmp_path,
+        {
+            "proc/meminfo": f"MemAvailable: {200 * GIB // 1024} kB\n",
+            "proc/self/cgroup": "0::/pod\n",
+            **_v2("/pod", str(100 * GIB), 0),
+        },
+    )
+    check_fits(_node(10 * GIB, order), machine)
+    with pytest.raises(DeviceMemoryError) as refused:
+        check_fits(_node(12 * GIB, order), machine)
+    total = 8 * (12 * GIB + 12 * GIB // 10)
+    assert str(refused.value).startswith(f"{total} bytes of host memory are needed (pool 0: {12 * GIB}, ")
+    assert f"pool 7 index: {12 * GIB // 10})" in str(refused.value)
+    assert f"pod/memory.max leaves {100 * GIB}: make the pools smaller" in str(refused.value)
 
 
 def test_this_machine_has_room() -> None:

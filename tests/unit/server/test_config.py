@@ -132,6 +132,8 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
         ('tokens = 64\nname = "a b"', "name: 'a b' may hold"),
         ("tokens = 640\nmax_context = 641", "1 pages"),
         ("tokens = true", "expected an integer"),
+        (f'bytes = "{"9" * 400}GiB"', "expected a number of bytes"),
+        ('bytes = "0.1 B"', "expected a number of bytes"),
     ],
 )
 def test_a_pool_that_cannot_be(tmp_path: Path, lines: str, expected: str) -> None:
@@ -158,6 +160,16 @@ def test_a_socket_path_that_the_kernel_would_cut_is_refused(tmp_path: Path) -> N
     (error,) = errors_of(written(tmp_path, f'socket = "/tmp/{"x" * 120}"'))
     assert error.startswith("socket: ")
     assert "at most 107" in error
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-that-name/r.sock", r"/tmp/a\u0000b"])
+def test_a_socket_path_that_nothing_can_have(tmp_path: Path, path: str) -> None:
+    (error,) = errors_of(written(tmp_path, f'socket = "{path}"'))
+    assert error.startswith("socket: ")
+
+
+def test_a_file_nested_too_deep(tmp_path: Path) -> None:
+    assert len(errors_of(written(tmp_path, f"a = {'[' * 5_000}"))) == 1
 
 
 def test_a_file_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
