@@ -7,6 +7,7 @@ from pathlib import Path
 from time import monotonic
 
 from bench import table
+from bench.copies import CopiesPart
 from bench.rpc import RpcPart
 from bench.served import start_daemon, start_echo
 from bench.sglang_reference import peer
@@ -20,7 +21,7 @@ ROUNDS, QUICK_ROUNDS = 15, 5
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Ratios, each against its reference.")
-    parser.add_argument("--only", choices=("tree", "grpc"), help="one part alone")
+    parser.add_argument("--only", choices=("tree", "grpc", "copies"), help="one part alone")
     parser.add_argument("--quick", action="store_true", help="fewer turns and sizes: a first look")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row there, too")
     return parser.parse_args()
@@ -43,6 +44,12 @@ def rpc_rows(quick: bool) -> Iterator[Row]:
         yield from part.rows()
 
 
+def copies_rows(quick: bool) -> Iterator[Row]:
+    """The copies part, on memory of its own."""
+    with CopiesPart(QUICK_ROUNDS if quick else ROUNDS) as part:
+        yield from part.rows()
+
+
 def main() -> None:
     """Measures, prints, and never fails for a number."""
     arguments = parse()
@@ -50,12 +57,15 @@ def main() -> None:
     apply_malloc_settings()  # as `radixd serve` does; every process started from here inherits it
     started = monotonic()
     parts: dict[str, Sequence[Row]] = {}
-    if arguments.only != "grpc":
+    if arguments.only in (None, "tree"):
         parts["tree"] = list(tree_rows(arguments.quick))
         table.show("Tree, in process; reference: SGLang", parts["tree"])
-    if arguments.only != "tree":
+    if arguments.only in (None, "grpc"):
         parts["grpc"] = list(rpc_rows(arguments.quick))
         table.show("gRPC, over a Unix socket; reference: an echo of the same bytes", parts["grpc"])
+    if arguments.only in (None, "copies"):
+        parts["copies"] = list(copies_rows(arguments.quick))
+        table.show("Copies between tiers; reference: one memcpy of the same bytes", parts["copies"])
     table.CONSOLE.print(f"{monotonic() - started:.0f} s")
     if arguments.json:
         table.write_json(arguments.json, parts)
