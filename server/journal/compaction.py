@@ -16,7 +16,7 @@ _WRITE_BYTES = 4 << 20
 
 @dataclass(slots=True, eq=False)
 class Rewritten:
-    """A new log file, flushed, and where things stand in it."""
+    """A new log file, on the disk, and where things stand in it."""
 
     file: LogFile
     live: NDArray[np.int64]
@@ -35,6 +35,7 @@ def rewrite(path: Path, header: Header, data: bytes, live: NDArray[np.int64]) ->
                 for run in record.where(live[record.host_pages] == offset):
                     _append(new, run, named[run.namespace])
         new.file.flush()
+        new.file.sync()  # or a power cut after its rename could leave an empty file
     except (OSError, BadRecord):
         new.file.discard()
         raise
@@ -64,6 +65,5 @@ class Compaction:
         """Writes the new file. Never raises for what a disk can do: `outcome` then is the reason."""
         try:
             self.outcome = rewrite(self._path, self._header, self._source.read(), self.live)
-            self.outcome.file.sync()  # or a power cut after the rename could leave an empty journal
         except (OSError, BadRecord) as error:
             self.outcome = str(error)

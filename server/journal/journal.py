@@ -79,7 +79,6 @@ class Journal:
         try:
             new = rewrite(journal._new_path, recovered.header, recovered.data, recovered.live)
             try:
-                new.file.sync()
                 new.file.rename(journal._path)
                 sync_directory(directory)
             except OSError:
