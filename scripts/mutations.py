@@ -21,6 +21,7 @@ PACKAGES = {"server": "server", "client": "client", "gpu_pool": "gpu_pool", "v1"
 
 REPORTS = "tests/reports"
 CACHE = "tests/unit/cache"
+JOURNAL = "tests/unit/journal"
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,48 @@ MUTATIONS = (
         "            self.standing.unpatched.append(self)\n",
         "            self.apply_patches()\n",
         "tests/unit/client/test_lease.py::test_patches_wait_for_the_boundary",
+    ),
+    Mutation(
+        "keep a page that was lost while it was sealed",
+        "server/journal/journal.py",
+        "        valid = self._claims[kept.host_pages] == ticket.number\n",
+        "        valid = kept.host_pages > 0\n",
+        f"{JOURNAL}/test_journal.py::test_a_page_given_anew_while_it_is_sealed_keeps_the_later_name",
+    ),
+    Mutation(
+        "say nothing of pages that are lost",
+        "server/journal/journal.py",
+        "            self._log.append(DeadRecord(held))\n",
+        "",
+        f"{JOURNAL}/test_torn.py::test_a_journal_cut_at_any_byte_says_what_was_flushed_before",
+    ),
+    Mutation(
+        "forget what was written during a compaction",
+        "server/journal/journal.py",
+        "            new.file.append_raw(self._log.reader().read(compaction.end))\n",
+        "",
+        f"{JOURNAL}/test_compaction.py::test_what_happens_during_a_compaction_counts",
+    ),
+    Mutation(
+        "leave a journal valid that cannot be written",
+        "server/journal/journal.py",
+        "        self.state = State.OFF if void(self._path, reason) else State.STUCK\n",
+        "        self.state = State.OFF\n",
+        f"{JOURNAL}/test_disk.py::test_a_full_disk_ends_journaling_and_says_so",
+    ),
+    Mutation(
+        "adopt pages without looking at their bytes",
+        "server/journal/recovery.py",
+        " if checksum == page.checksum]",
+        " if checksum or page]",
+        f"{JOURNAL}/test_torn.py::test_pages_overwritten_behind_a_lost_record_are_dropped",
+    ),
+    Mutation(
+        "seal pages without their namespace",
+        "server/journal/seal.py",
+        '        whose.update(len(part).to_bytes(4, "little") + part)\n',
+        "        pass\n",
+        f"{JOURNAL}/test_journal.py::test_right_bytes_in_a_wrong_place_are_dropped",
     ),
 )
 

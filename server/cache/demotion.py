@@ -13,7 +13,7 @@ from radixd.server.cache.node import Node
 from radixd.server.cache.residence import Residence
 from radixd.server.cache.results import CopyKind, PageIds
 from radixd.server.cache.tier import Tier
-from radixd.server.cache.tree import RadixTree
+from radixd.server.cache.tree import RadixTree, whole
 
 
 class Demoter:
@@ -55,7 +55,7 @@ class Demoter:
             if len(node.host):
                 self._counters.demoted_pages += node.size
                 self._residence.drop_device(node)
-            elif node.size > self._admission.unreserved or not self.save(node):
+            elif not self._admission.can_lock(self._residence.unlocked_pages(whole(node))) or not self.save(node):
                 return
             else:
                 self._leaving += node.size

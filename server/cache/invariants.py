@@ -180,6 +180,8 @@ def _leases(cache: PrefixCache) -> Iterator[str]:
             if lease.table.length or lease.reserved or len(lease.saved):
                 yield f"lease {lease.lease_id} is waiting but holds pages"
             continue
+        if lease.ended:  # it only waits to let go
+            continue
         path = cache.tree.pages_between(None, lease.anchor)
         if len(path) * size != lease.published:
             yield f"lease {lease.lease_id} is anchored at {len(path)} pages, published {lease.published} tokens"

@@ -26,6 +26,8 @@ class Moves:
 
         def finish(error: str) -> None:
             session.finished_copies.append(FinishedCopy(copy_id, error))
+            if error and lease.ended:
+                lease.barred = True  # nobody can repair the bytes, so what waits to be published never may be
             lease.copy_over()
 
         lease.copies += 1

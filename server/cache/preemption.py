@@ -46,41 +46,46 @@ class Preemption:
         self._counters = counters
         self._sessions = sessions
         self._page_size = page_size
-        self._unstarted: dict[Lease, list[Node]] = {}  # offloads that wait for launched steps, with what they copy
+        self._unstarted: set[Lease] = set()  # offloads that wait for launched steps
 
     # --- to the host
 
     def offload(self, session: Session, lease: Lease) -> int:
-        """Begins to save an idle, active lease, once launched steps have completed. Returns the host pages it takes."""
-        assert lease.anchor is not None
-        nodes = _device_only(lease.anchor)
-        first = lease.published // self._page_size
-        known = -(-len(lease.tokens) // self._page_size)
-        tail = lease.table.pages[first : max(first, min(known, lease.table.length))].copy()
-        host_pages = self._host.claim(sum(node.size for node in nodes) + len(tail))
+        """Reserves host pages now, and saves an active lease once launched steps have completed. Returns how many."""
+        nodes, tail = self._to_copy(lease)
+        needed = sum(node.size for node in nodes) + len(tail)
+        host_pages = self._host.claim(needed)
         if host_pages is None:
-            raise self._no_host_pages(sum(node.size for node in nodes) + len(tail))
+            raise self._no_host_pages(needed)
         lease.state = LeaseState.OFFLOADING
         lease.saved = host_pages
         lease.copies += 1
-        anchors = [(node, node.size) for node in nodes]
+        self._unstarted.add(lease)
+        session.fence.after(session.fence.launched, lambda: self._start(lease))
+        return needed
+
+    def _to_copy(self, lease: Lease) -> tuple[list[Node], PageIds]:
+        """The nodes of a lease's prefix that have no host pages, and those of its own pages that hold known tokens."""
+        assert lease.anchor is not None
+        first = lease.published // self._page_size
+        known = -(-len(lease.tokens) // self._page_size)
+        return _device_only(lease.anchor), lease.table.pages[first : max(first, known)].copy()
+
+    def _start(self, lease: Lease) -> None:
+        self._unstarted.remove(lease)
+        nodes, tail = self._to_copy(lease)  # anew: an Insert that waited for a step may have published
         for node in nodes:
             node.saving = True
-        self._unstarted[lease] = nodes
-        session.fence.after(session.fence.launched, lambda: self._start(lease, anchors, tail))
-        return len(host_pages)
-
-    def _start(self, lease: Lease, anchors: list[tuple[Node, int]], tail: PageIds) -> None:
-        self._unstarted.pop(lease)
-        runs = [node.pages for anchor, pages in anchors for node in list(anchor.upwards(pages))[::-1]]
-        device_pages = np.concatenate([NO_PAGES, *runs, tail])
+        anchors = [(node, node.size) for node in nodes]
+        device_pages = np.concatenate([NO_PAGES, *(node.pages for node in nodes), tail])
+        self._host.free(lease.saved[len(device_pages) :])
+        lease.saved = lease.saved[: len(device_pages)].copy()
         self._copies.plan(CopyKind.OFFLOAD, device_pages, lease.saved, lambda error: self._saved(lease, anchors, error))
 
     def cancel(self, lease: Lease) -> None:
         """The session of a lease ends: an offload that has not begun never will."""
         if lease in self._unstarted:
-            for node in self._unstarted.pop(lease):
-                node.saving = False
+            self._unstarted.remove(lease)
             self._host.free(lease.saved)
             lease.saved = NO_PAGES
             lease.copies -= 1

@@ -55,7 +55,7 @@ class Residence:
         return Parts(walk.pages - arriving - host, arriving, host)
 
     def unlocked_pages(self, walk: Walk) -> int:
-        """Device pages of a match that a lock on it would take out of the evictable ones."""
+        """Device pages that a lock on a match would take out of the evictable ones."""
         unlocked = 0
         for node, pages in self._upwards(walk):
             if node.lock_ref:

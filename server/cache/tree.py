@@ -24,6 +24,11 @@ class Walk(NamedTuple):
     pages: int  # matched in all
 
 
+def whole(node: Node) -> Walk:
+    """The match that ends where `node` does, as far as locks go."""
+    return Walk(node, None, 0, 0)
+
+
 class RadixTree:
     """Compressed, page-aligned, one root for each namespace.
 
