@@ -85,6 +85,7 @@ class PoolOccupancy(_message.Message):
     SPECULATIVE_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     DEVICE_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
     SESSIONS_FIELD_NUMBER: _builtins.int
     ACTIVE_LEASES_FIELD_NUMBER: _builtins.int
@@ -93,6 +94,15 @@ class PoolOccupancy(_message.Message):
     HIT_TOKENS_FIELD_NUMBER: _builtins.int
     EVICTED_PAGES_FIELD_NUMBER: _builtins.int
     INSERTED_PAGES_FIELD_NUMBER: _builtins.int
+    HOST_HIT_TOKENS_FIELD_NUMBER: _builtins.int
+    DEMOTED_PAGES_FIELD_NUMBER: _builtins.int
+    DEMOTE_SKIPPED_PAGES_FIELD_NUMBER: _builtins.int
+    PROMOTED_PAGES_FIELD_NUMBER: _builtins.int
+    OFFLOADED_PAGES_FIELD_NUMBER: _builtins.int
+    RESTORED_PAGES_FIELD_NUMBER: _builtins.int
+    FAILED_COPY_PAGES_FIELD_NUMBER: _builtins.int
+    WRITE_POLICY_FIELD_NUMBER: _builtins.int
+    JOURNAL_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     geometry: _builtins.str
     layout: _builtins.str
@@ -113,8 +123,23 @@ class PoolOccupancy(_message.Message):
     hit_tokens: _builtins.int
     evicted_pages: _builtins.int
     inserted_pages: _builtins.int
+    host_hit_tokens: _builtins.int
+    """of hit_tokens, those that came from the host"""
+    demoted_pages: _builtins.int
+    """left the device for the host"""
+    demote_skipped_pages: _builtins.int
+    """evicted without a copy: copies busy, or the host full"""
+    promoted_pages: _builtins.int
+    offloaded_pages: _builtins.int
+    restored_pages: _builtins.int
+    failed_copy_pages: _builtins.int
+    write_policy: _builtins.str
+    journal: _builtins.str
+    """Of the host tier's journal: "" (none kept), "ok", or why it is kept no longer."""
     @_builtins.property
     def device(self) -> _types_pb2.Occupancy: ...
+    @_builtins.property
+    def host(self) -> _types_pb2.HostOccupancy: ...
     def __init__(
         self,
         *,
@@ -129,6 +154,7 @@ class PoolOccupancy(_message.Message):
         speculative: _types_pb2.SpeculativeMode.ValueType = ...,
         generation: _builtins.int = ...,
         device: _types_pb2.Occupancy | None = ...,
+        host: _types_pb2.HostOccupancy | None = ...,
         nodes: _builtins.int = ...,
         sessions: _builtins.int = ...,
         active_leases: _builtins.int = ...,
@@ -137,10 +163,19 @@ class PoolOccupancy(_message.Message):
         hit_tokens: _builtins.int = ...,
         evicted_pages: _builtins.int = ...,
         inserted_pages: _builtins.int = ...,
+        host_hit_tokens: _builtins.int = ...,
+        demoted_pages: _builtins.int = ...,
+        demote_skipped_pages: _builtins.int = ...,
+        promoted_pages: _builtins.int = ...,
+        offloaded_pages: _builtins.int = ...,
+        restored_pages: _builtins.int = ...,
+        failed_copy_pages: _builtins.int = ...,
+        write_policy: _builtins.str = ...,
+        journal: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "host", b"host"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_leases", b"active_leases", "device", b"device", "device_kind", b"device_kind", "devices", b"devices", "evicted_pages", b"evicted_pages", "generation", b"generation", "geometry", b"geometry", "hit_tokens", b"hit_tokens", "inserted_pages", b"inserted_pages", "layout", b"layout", "nodes", b"nodes", "page_bytes", b"page_bytes", "page_size", b"page_size", "policy", b"policy", "pool", b"pool", "requested_tokens", b"requested_tokens", "sessions", b"sessions", "speculative", b"speculative", "waiting_leases", b"waiting_leases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_leases", b"active_leases", "demote_skipped_pages", b"demote_skipped_pages", "demoted_pages", b"demoted_pages", "device", b"device", "device_kind", b"device_kind", "devices", b"devices", "evicted_pages", b"evicted_pages", "failed_copy_pages", b"failed_copy_pages", "generation", b"generation", "geometry", b"geometry", "hit_tokens", b"hit_tokens", "host", b"host", "host_hit_tokens", b"host_hit_tokens", "inserted_pages", b"inserted_pages", "journal", b"journal", "layout", b"layout", "nodes", b"nodes", "offloaded_pages", b"offloaded_pages", "page_bytes", b"page_bytes", "page_size", b"page_size", "policy", b"policy", "pool", b"pool", "promoted_pages", b"promoted_pages", "requested_tokens", b"requested_tokens", "restored_pages", b"restored_pages", "sessions", b"sessions", "speculative", b"speculative", "waiting_leases", b"waiting_leases", "write_policy", b"write_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -336,6 +371,8 @@ class Node(_message.Message):
     LOCK_REF_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     HITS_FIELD_NUMBER: _builtins.int
+    KEEP_REF_FIELD_NUMBER: _builtins.int
+    HOST_PAGES_FIELD_NUMBER: _builtins.int
     PAGES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     parent: _builtins.int
@@ -348,7 +385,11 @@ class Node(_message.Message):
     lock_ref: _builtins.int
     priority: _builtins.int
     hits: _builtins.int
+    keep_ref: _builtins.int
+    """offloaded leases that hold host pages"""
+    host_pages: _builtins.bytes
     pages: _builtins.bytes
+    """on the device"""
     def __init__(
         self,
         *,
@@ -360,11 +401,13 @@ class Node(_message.Message):
         lock_ref: _builtins.int = ...,
         priority: _builtins.int = ...,
         hits: _builtins.int = ...,
+        keep_ref: _builtins.int = ...,
+        host_pages: _builtins.bytes = ...,
         pages: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "id", b"id", "lock_ref", b"lock_ref", "namespace", b"namespace", "pages", b"pages", "parent", b"parent", "priority", b"priority", "start_token", b"start_token", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "host_pages", b"host_pages", "id", b"id", "keep_ref", b"keep_ref", "lock_ref", b"lock_ref", "namespace", b"namespace", "pages", b"pages", "parent", b"parent", "priority", b"priority", "start_token", b"start_token", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -470,6 +513,48 @@ class SessionInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SessionInfo: _TypeAlias = SessionInfo  # noqa: Y015
+
+@_typing.final
+class SnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    pool: _builtins.str
+    def __init__(
+        self,
+        *,
+        pool: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotRequest: _TypeAlias = SnapshotRequest  # noqa: Y015
+
+@_typing.final
+class SnapshotResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_PAGES_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    host_pages: _builtins.int
+    """that a restart would find"""
+    path: _builtins.str
+    def __init__(
+        self,
+        *,
+        host_pages: _builtins.int = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_pages", b"host_pages", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotResponse: _TypeAlias = SnapshotResponse  # noqa: Y015
 
 @_typing.final
 class ReapRequest(_message.Message):

@@ -69,6 +69,11 @@ class AdminStub(object):
                 request_serializer=radixd_dot_v1_dot_admin__pb2.ReapRequest.SerializeToString,
                 response_deserializer=radixd_dot_v1_dot_admin__pb2.ReapResponse.FromString,
                 _registered_method=True)
+        self.Snapshot = channel.unary_unary(
+                '/radixd.v1.Admin/Snapshot',
+                request_serializer=radixd_dot_v1_dot_admin__pb2.SnapshotRequest.SerializeToString,
+                response_deserializer=radixd_dot_v1_dot_admin__pb2.SnapshotResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -120,7 +125,14 @@ class AdminServicer(object):
     def Reap(self, request, context):
         """Ends a session, and frees what it left retired although a process of it may live: say so only where you have made
         sure that nothing of it touches the pool. Errors: NO_SESSION, BAD_FIELD.
-        Snapshot has its place here.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Snapshot(self, request, context):
+        """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
+        directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,6 +175,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Reap,
                     request_deserializer=radixd_dot_v1_dot_admin__pb2.ReapRequest.FromString,
                     response_serializer=radixd_dot_v1_dot_admin__pb2.ReapResponse.SerializeToString,
+            ),
+            'Snapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.Snapshot,
+                    request_deserializer=radixd_dot_v1_dot_admin__pb2.SnapshotRequest.FromString,
+                    response_serializer=radixd_dot_v1_dot_admin__pb2.SnapshotResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -354,6 +371,33 @@ class Admin(object):
             '/radixd.v1.Admin/Reap',
             radixd_dot_v1_dot_admin__pb2.ReapRequest.SerializeToString,
             radixd_dot_v1_dot_admin__pb2.ReapResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Snapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/radixd.v1.Admin/Snapshot',
+            radixd_dot_v1_dot_admin__pb2.SnapshotRequest.SerializeToString,
+            radixd_dot_v1_dot_admin__pb2.SnapshotResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,7 +51,10 @@ class AdminStub:
     Reap: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReapRequest, _admin_pb2.ReapResponse]
     """Ends a session, and frees what it left retired although a process of it may live: say so only where you have made
     sure that nothing of it touches the pool. Errors: NO_SESSION, BAD_FIELD.
-    Snapshot has its place here.
+    """
+    Snapshot: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SnapshotRequest, _admin_pb2.SnapshotResponse]
+    """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
+    directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
     """
 
 @_typing.type_check_only
@@ -75,7 +78,10 @@ class AdminAsyncStub(AdminStub):
     Reap: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReapRequest, _admin_pb2.ReapResponse]  # type: ignore[assignment]
     """Ends a session, and frees what it left retired although a process of it may live: say so only where you have made
     sure that nothing of it touches the pool. Errors: NO_SESSION, BAD_FIELD.
-    Snapshot has its place here.
+    """
+    Snapshot: _aio.UnaryUnaryMultiCallable[_admin_pb2.SnapshotRequest, _admin_pb2.SnapshotResponse]  # type: ignore[assignment]
+    """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
+    directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
     """
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
@@ -138,7 +144,16 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_pb2.ReapResponse, _abc.Awaitable[_admin_pb2.ReapResponse]]:
         """Ends a session, and frees what it left retired although a process of it may live: say so only where you have made
         sure that nothing of it touches the pool. Errors: NO_SESSION, BAD_FIELD.
-        Snapshot has its place here.
+        """
+
+    @_abc_1.abstractmethod
+    def Snapshot(
+        self,
+        request: _admin_pb2.SnapshotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SnapshotResponse, _abc.Awaitable[_admin_pb2.SnapshotResponse]]:
+        """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
+        directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
         """
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -23,6 +23,11 @@ Retries. `seq` rises by one a Batch. The daemon keeps replies until they are ack
 same seq with the same bytes is answered again, and acted on once, also across a reconnect. Never drop an unknown
 outcome: send the same Batch again.
 
+Tiers. A pool may have a host tier, where evicted pages go, and preempted leases. A page is there with every component
+or it is a miss. Bytes move behind the verbs' backs: Acquire and Restore name the copies that a lease must wait for
+(`loading`), and a later reply tells their end (`arrivals`). Until then the engine must not read that prefix; it may
+prepare everything else. A copy that fails shortens what was promised, and is never an error.
+
 No verb waits for pages or for bytes. A miss is OK with length zero.
 """
 
@@ -123,6 +128,8 @@ class Operation(_message.Message):
     FREE_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
+    OFFLOAD_FIELD_NUMBER: _builtins.int
+    RESTORE_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     """Operations of one group (not 0) stand in line: after its first NO_PAGES the rest of the group is SKIPPED, so that
     short requests do not starve a long one, whatever their verbs. Operations of group 0 are independent.
@@ -141,6 +148,10 @@ class Operation(_message.Message):
     def release(self) -> Global___Release: ...
     @_builtins.property
     def move(self) -> Global___Move: ...
+    @_builtins.property
+    def offload(self) -> Global___Offload: ...
+    @_builtins.property
+    def restore(self) -> Global___Restore: ...
     def __init__(
         self,
         *,
@@ -152,12 +163,14 @@ class Operation(_message.Message):
         free: Global___Free | None = ...,
         release: Global___Release | None = ...,
         move: Global___Move | None = ...,
+        offload: Global___Offload | None = ...,
+        restore: Global___Restore | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "insert", b"insert", "match", b"match", "move", b"move", "release", b"release", "verb", b"verb"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "insert", b"insert", "match", b"match", "move", b"move", "offload", b"offload", "release", b"release", "restore", b"restore", "verb", b"verb"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "group", b"group", "insert", b"insert", "match", b"match", "move", b"move", "release", b"release", "verb", b"verb"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "group", b"group", "insert", b"insert", "match", b"match", "move", b"move", "offload", b"offload", "release", b"release", "restore", b"restore", "verb", b"verb"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_verb: _TypeAlias = _typing.Literal["match", "acquire", "allocate", "insert", "free", "release", "move"]  # noqa: Y015
+    _WhichOneofReturnType_verb: _TypeAlias = _typing.Literal["match", "acquire", "allocate", "insert", "free", "release", "move", "offload", "restore"]  # noqa: Y015
     _WhichOneofArgType_verb: _TypeAlias = _typing.Literal["verb", b"verb"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_verb) -> _WhichOneofReturnType_verb | None: ...
 
@@ -171,14 +184,19 @@ class BatchReply(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     DEVICE_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
     RESULTS_FIELD_NUMBER: _builtins.int
     PUBLICATIONS_FIELD_NUMBER: _builtins.int
     FINISHED_COPIES_FIELD_NUMBER: _builtins.int
+    ARRIVALS_FIELD_NUMBER: _builtins.int
+    SAVED_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     epoch: _builtins.int
     generation: _builtins.int
     @_builtins.property
     def device(self) -> _types_pb2.Occupancy: ...
+    @_builtins.property
+    def host(self) -> _types_pb2.HostOccupancy: ...
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___OperationResult]:
         """One for each operation, in order."""
@@ -191,6 +209,14 @@ class BatchReply(_message.Message):
     def finished_copies(self) -> _containers.RepeatedCompositeFieldContainer[Global___FinishedCopy]:
         """Copies that have ended since the last reply."""
 
+    @_builtins.property
+    def arrivals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Arrival]:
+        """Copies named in `loading` that have ended since the last reply, once for each lease that waited."""
+
+    @_builtins.property
+    def saved(self) -> _containers.RepeatedCompositeFieldContainer[Global___SavedLease]:
+        """Offloads that have ended since the last reply."""
+
     def __init__(
         self,
         *,
@@ -198,13 +224,16 @@ class BatchReply(_message.Message):
         epoch: _builtins.int = ...,
         generation: _builtins.int = ...,
         device: _types_pb2.Occupancy | None = ...,
+        host: _types_pb2.HostOccupancy | None = ...,
         results: _abc.Iterable[Global___OperationResult] | None = ...,
         publications: _abc.Iterable[Global___Publication] | None = ...,
         finished_copies: _abc.Iterable[Global___FinishedCopy] | None = ...,
+        arrivals: _abc.Iterable[Global___Arrival] | None = ...,
+        saved: _abc.Iterable[Global___SavedLease] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "host", b"host"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "epoch", b"epoch", "finished_copies", b"finished_copies", "generation", b"generation", "publications", b"publications", "results", b"results", "seq", b"seq"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrivals", b"arrivals", "device", b"device", "epoch", b"epoch", "finished_copies", b"finished_copies", "generation", b"generation", "host", b"host", "publications", b"publications", "results", b"results", "saved", b"saved", "seq", b"seq"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -222,6 +251,8 @@ class OperationResult(_message.Message):
     FREE_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
+    OFFLOAD_FIELD_NUMBER: _builtins.int
+    RESTORE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def status(self) -> _status_pb2.Status:
         """Unset: OK."""
@@ -240,6 +271,10 @@ class OperationResult(_message.Message):
     def release(self) -> Global___ReleaseResult: ...
     @_builtins.property
     def move(self) -> Global___MoveResult: ...
+    @_builtins.property
+    def offload(self) -> Global___OffloadResult: ...
+    @_builtins.property
+    def restore(self) -> Global___RestoreResult: ...
     def __init__(
         self,
         *,
@@ -251,12 +286,14 @@ class OperationResult(_message.Message):
         free: Global___FreeResult | None = ...,
         release: Global___ReleaseResult | None = ...,
         move: Global___MoveResult | None = ...,
+        offload: Global___OffloadResult | None = ...,
+        restore: Global___RestoreResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "insert", b"insert", "match", b"match", "move", b"move", "release", b"release", "result", b"result", "status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "insert", b"insert", "match", b"match", "move", b"move", "offload", b"offload", "release", b"release", "restore", b"restore", "result", b"result", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "insert", b"insert", "match", b"match", "move", b"move", "release", b"release", "result", b"result", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "allocate", b"allocate", "free", b"free", "insert", b"insert", "match", b"match", "move", b"move", "offload", b"offload", "release", b"release", "restore", b"restore", "result", b"result", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["match", "acquire", "allocate", "insert", "free", "release", "move"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["match", "acquire", "allocate", "insert", "free", "release", "move", "offload", "restore"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -339,11 +376,14 @@ class MatchResult(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DEVICE_TOKENS_FIELD_NUMBER: _builtins.int
+    HOST_TOKENS_FIELD_NUMBER: _builtins.int
     UNLOCKED_PAGES_FIELD_NUMBER: _builtins.int
     SPECULATIVE_FIELD_NUMBER: _builtins.int
     ROLLBACK_TOKENS_FIELD_NUMBER: _builtins.int
     device_tokens: _builtins.int
     """Tokens matched in pages that are on the device."""
+    host_tokens: _builtins.int
+    """Tokens matched beyond them that are on the host alone, or on their way from there."""
     unlocked_pages: _builtins.int
     """Of the pages matched, those under no lock: what an Acquire would have to lock."""
     speculative: _types_pb2.SpeculativeMode.ValueType
@@ -353,13 +393,14 @@ class MatchResult(_message.Message):
         self,
         *,
         device_tokens: _builtins.int = ...,
+        host_tokens: _builtins.int = ...,
         unlocked_pages: _builtins.int = ...,
         speculative: _types_pb2.SpeculativeMode.ValueType = ...,
         rollback_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device_tokens", b"device_tokens", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative", "unlocked_pages", b"unlocked_pages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device_tokens", b"device_tokens", "host_tokens", b"host_tokens", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative", "unlocked_pages", b"unlocked_pages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -449,6 +490,8 @@ class AcquireResult(_message.Message):
 
     LEASE_ID_FIELD_NUMBER: _builtins.int
     DEVICE_TOKENS_FIELD_NUMBER: _builtins.int
+    HOST_TOKENS_FIELD_NUMBER: _builtins.int
+    LOADING_FIELD_NUMBER: _builtins.int
     SPECULATIVE_FIELD_NUMBER: _builtins.int
     ROLLBACK_TOKENS_FIELD_NUMBER: _builtins.int
     ALLOCATED_FIELD_NUMBER: _builtins.int
@@ -456,17 +499,25 @@ class AcquireResult(_message.Message):
     lease_id: _builtins.int
     device_tokens: _builtins.int
     """Tokens whose KV the lease reads from the cache. Computing starts here."""
+    host_tokens: _builtins.int
+    """Of them, those that are arriving from the host."""
     speculative: _types_pb2.SpeculativeMode.ValueType
     rollback_tokens: _builtins.int
     allocated: _builtins.int
     """Length of the page table in tokens: a whole number of pages."""
     pages: _builtins.bytes
     """The whole page table."""
+    @_builtins.property
+    def loading(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Copies whose end `arrivals` will tell. Empty: all bytes are there."""
+
     def __init__(
         self,
         *,
         lease_id: _builtins.int = ...,
         device_tokens: _builtins.int = ...,
+        host_tokens: _builtins.int = ...,
+        loading: _abc.Iterable[_builtins.int] | None = ...,
         speculative: _types_pb2.SpeculativeMode.ValueType = ...,
         rollback_tokens: _builtins.int = ...,
         allocated: _builtins.int = ...,
@@ -474,7 +525,7 @@ class AcquireResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "device_tokens", b"device_tokens", "lease_id", b"lease_id", "pages", b"pages", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "device_tokens", b"device_tokens", "host_tokens", b"host_tokens", "lease_id", b"lease_id", "loading", b"loading", "pages", b"pages", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -704,7 +755,7 @@ Global___FreeResult: _TypeAlias = FreeResult  # noqa: Y015
 
 @_typing.final
 class Release(_message.Message):
-    """Ends a lease: appends tokens, publishes up to `publish_to` once `after_step` has completed, unlocks the prefix and
+    """Ends a lease in any state: appends tokens, publishes up to `publish_to` once `after_step` has completed, unlocks the prefix and
     retires the rest. The id is void at once.
     Errors: BAD_FIELD, NO_LEASE, NOT_YOURS, DEPENDENCY_FAILED, LIMIT_EXCEEDED.
     """
@@ -817,6 +868,184 @@ class MoveResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MoveResult: _TypeAlias = MoveResult  # noqa: Y015
+
+@_typing.final
+class Offload(_message.Message):
+    """Preempts an active lease: saves the pages that hold its known tokens, the partly filled last one too, to the host once
+    the steps launched so far have completed, and gives up its device pages when the copy is confirmed; a later reply's
+    `saved` says so. Host pages are reserved at once. Meanwhile, and until it is restored, the lease accepts Match and
+    Release alone. A copy that fails leaves it active.
+    Errors: BAD_FIELD, NO_LEASE, NOT_YOURS, NOT_ACTIVE, IN_FLIGHT, NO_PAGES (of the host tier), DEPENDENCY_FAILED.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lease(self) -> Global___LeaseRef: ...
+    def __init__(
+        self,
+        *,
+        lease: Global___LeaseRef | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Offload: _TypeAlias = Offload  # noqa: Y015
+
+@_typing.final
+class OffloadResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_PAGES_FIELD_NUMBER: _builtins.int
+    host_pages: _builtins.int
+    def __init__(
+        self,
+        *,
+        host_pages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_pages", b"host_pages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffloadResult: _TypeAlias = OffloadResult  # noqa: Y015
+
+@_typing.final
+class SavedLease(_message.Message):
+    """`status` unset: the lease is offloaded. Otherwise it is active, as it was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.int
+    @_builtins.property
+    def status(self) -> _status_pb2.Status: ...
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.int = ...,
+        status: _status_pb2.Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_id", b"lease_id", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SavedLease: _TypeAlias = SavedLease  # noqa: Y015
+
+@_typing.final
+class Restore(_message.Message):
+    """Brings an offloaded lease back, perhaps to other pages: locks and allocates as Acquire does, all or nothing. What it
+    had written is readable again up to `readable`, once every copy in `loading` has arrived.
+    Errors: BAD_FIELD, NO_LEASE, NOT_YOURS, NOT_ACTIVE, IN_FLIGHT, NEVER_FITS, NO_PAGES, SKIPPED.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    ALLOCATE_TO_FIELD_NUMBER: _builtins.int
+    RESERVE_TO_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.int
+    allocate_to: _builtins.int
+    """As in Acquire. Unset: all known tokens."""
+    reserve_to: _builtins.int
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.int = ...,
+        allocate_to: _builtins.int | None = ...,
+        reserve_to: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allocate_to", b"_allocate_to", "_reserve_to", b"_reserve_to", "allocate_to", b"allocate_to", "reserve_to", b"reserve_to"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allocate_to", b"_allocate_to", "_reserve_to", b"_reserve_to", "allocate_to", b"allocate_to", "lease_id", b"lease_id", "reserve_to", b"reserve_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__allocate_to: _TypeAlias = _typing.Literal["allocate_to"]  # noqa: Y015
+    _WhichOneofArgType__allocate_to: _TypeAlias = _typing.Literal["_allocate_to", b"_allocate_to"]  # noqa: Y015
+    _WhichOneofReturnType__reserve_to: _TypeAlias = _typing.Literal["reserve_to"]  # noqa: Y015
+    _WhichOneofArgType__reserve_to: _TypeAlias = _typing.Literal["_reserve_to", b"_reserve_to"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__allocate_to) -> _WhichOneofReturnType__allocate_to | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reserve_to) -> _WhichOneofReturnType__reserve_to | None: ...
+
+Global___Restore: _TypeAlias = Restore  # noqa: Y015
+
+@_typing.final
+class RestoreResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    READABLE_FIELD_NUMBER: _builtins.int
+    LOADING_FIELD_NUMBER: _builtins.int
+    ALLOCATED_FIELD_NUMBER: _builtins.int
+    PAGES_FIELD_NUMBER: _builtins.int
+    readable: _builtins.int
+    allocated: _builtins.int
+    pages: _builtins.bytes
+    """The whole page table."""
+    @_builtins.property
+    def loading(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        readable: _builtins.int = ...,
+        loading: _abc.Iterable[_builtins.int] | None = ...,
+        allocated: _builtins.int = ...,
+        pages: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "loading", b"loading", "pages", b"pages", "readable", b"readable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreResult: _TypeAlias = RestoreResult  # noqa: Y015
+
+@_typing.final
+class Arrival(_message.Message):
+    """A copy that a lease waited for has ended: its bytes up to `readable` can be read. After a failed copy that is less than
+    was promised, and pages of the lease's own, patched into its table, take the place of those that did not come.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    COPY_ID_FIELD_NUMBER: _builtins.int
+    READABLE_FIELD_NUMBER: _builtins.int
+    PATCHES_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.int
+    copy_id: _builtins.int
+    readable: _builtins.int
+    @_builtins.property
+    def patches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TablePatch]: ...
+    @_builtins.property
+    def status(self) -> _status_pb2.Status:
+        """Unset: the bytes are in place."""
+
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.int = ...,
+        copy_id: _builtins.int = ...,
+        readable: _builtins.int = ...,
+        patches: _abc.Iterable[Global___TablePatch] | None = ...,
+        status: _status_pb2.Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_id", b"copy_id", "lease_id", b"lease_id", "patches", b"patches", "readable", b"readable", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Arrival: _TypeAlias = Arrival  # noqa: Y015
 
 @_typing.final
 class FinishedCopy(_message.Message):
@@ -1192,3 +1421,103 @@ class MoveResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MoveResponse: _TypeAlias = MoveResponse  # noqa: Y015
+
+@_typing.final
+class OffloadRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    OFFLOAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def call(self) -> Global___Call: ...
+    @_builtins.property
+    def offload(self) -> Global___Offload: ...
+    def __init__(
+        self,
+        *,
+        call: Global___Call | None = ...,
+        offload: Global___Offload | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "offload", b"offload"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "offload", b"offload"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffloadRequest: _TypeAlias = OffloadRequest  # noqa: Y015
+
+@_typing.final
+class OffloadResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLY_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reply(self) -> Global___BatchReply:
+        """without results"""
+
+    @_builtins.property
+    def result(self) -> Global___OffloadResult: ...
+    def __init__(
+        self,
+        *,
+        reply: Global___BatchReply | None = ...,
+        result: Global___OffloadResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reply", b"reply", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reply", b"reply", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffloadResponse: _TypeAlias = OffloadResponse  # noqa: Y015
+
+@_typing.final
+class RestoreRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    RESTORE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def call(self) -> Global___Call: ...
+    @_builtins.property
+    def restore(self) -> Global___Restore: ...
+    def __init__(
+        self,
+        *,
+        call: Global___Call | None = ...,
+        restore: Global___Restore | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "restore", b"restore"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "restore", b"restore"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreRequest: _TypeAlias = RestoreRequest  # noqa: Y015
+
+@_typing.final
+class RestoreResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLY_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reply(self) -> Global___BatchReply:
+        """without results"""
+
+    @_builtins.property
+    def result(self) -> Global___RestoreResult: ...
+    def __init__(
+        self,
+        *,
+        reply: Global___BatchReply | None = ...,
+        result: Global___RestoreResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reply", b"reply", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reply", b"reply", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreResponse: _TypeAlias = RestoreResponse  # noqa: Y015

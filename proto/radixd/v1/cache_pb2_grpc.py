@@ -74,6 +74,16 @@ class CacheStub(object):
                 request_serializer=radixd_dot_v1_dot_cache__pb2.MoveRequest.SerializeToString,
                 response_deserializer=radixd_dot_v1_dot_cache__pb2.MoveResponse.FromString,
                 _registered_method=True)
+        self.Offload = channel.unary_unary(
+                '/radixd.v1.Cache/Offload',
+                request_serializer=radixd_dot_v1_dot_cache__pb2.OffloadRequest.SerializeToString,
+                response_deserializer=radixd_dot_v1_dot_cache__pb2.OffloadResponse.FromString,
+                _registered_method=True)
+        self.Restore = channel.unary_unary(
+                '/radixd.v1.Cache/Restore',
+                request_serializer=radixd_dot_v1_dot_cache__pb2.RestoreRequest.SerializeToString,
+                response_deserializer=radixd_dot_v1_dot_cache__pb2.RestoreResponse.FromString,
+                _registered_method=True)
 
 
 class CacheServicer(object):
@@ -136,6 +146,18 @@ class CacheServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Offload(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Restore(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CacheServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -178,6 +200,16 @@ def add_CacheServicer_to_server(servicer, server):
                     servicer.Move,
                     request_deserializer=radixd_dot_v1_dot_cache__pb2.MoveRequest.FromString,
                     response_serializer=radixd_dot_v1_dot_cache__pb2.MoveResponse.SerializeToString,
+            ),
+            'Offload': grpc.unary_unary_rpc_method_handler(
+                    servicer.Offload,
+                    request_deserializer=radixd_dot_v1_dot_cache__pb2.OffloadRequest.FromString,
+                    response_serializer=radixd_dot_v1_dot_cache__pb2.OffloadResponse.SerializeToString,
+            ),
+            'Restore': grpc.unary_unary_rpc_method_handler(
+                    servicer.Restore,
+                    request_deserializer=radixd_dot_v1_dot_cache__pb2.RestoreRequest.FromString,
+                    response_serializer=radixd_dot_v1_dot_cache__pb2.RestoreResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -396,6 +428,60 @@ class Cache(object):
             '/radixd.v1.Cache/Move',
             radixd_dot_v1_dot_cache__pb2.MoveRequest.SerializeToString,
             radixd_dot_v1_dot_cache__pb2.MoveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Offload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/radixd.v1.Cache/Offload',
+            radixd_dot_v1_dot_cache__pb2.OffloadRequest.SerializeToString,
+            radixd_dot_v1_dot_cache__pb2.OffloadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Restore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/radixd.v1.Cache/Restore',
+            radixd_dot_v1_dot_cache__pb2.RestoreRequest.SerializeToString,
+            radixd_dot_v1_dot_cache__pb2.RestoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -23,6 +23,11 @@ Retries. `seq` rises by one a Batch. The daemon keeps replies until they are ack
 same seq with the same bytes is answered again, and acted on once, also across a reconnect. Never drop an unknown
 outcome: send the same Batch again.
 
+Tiers. A pool may have a host tier, where evicted pages go, and preempted leases. A page is there with every component
+or it is a miss. Bytes move behind the verbs' backs: Acquire and Restore name the copies that a lease must wait for
+(`loading`), and a later reply tells their end (`arrivals`). Until then the engine must not read that prefix; it may
+prepare everything else. A copy that fails shortens what was promised, and is never an error.
+
 No verb waits for pages or for bytes. A miss is OK with length zero.
 """
 
@@ -73,6 +78,8 @@ class CacheStub:
     Free: _grpc.UnaryUnaryMultiCallable[_cache_pb2.FreeRequest, _cache_pb2.FreeResponse]
     Release: _grpc.UnaryUnaryMultiCallable[_cache_pb2.ReleaseRequest, _cache_pb2.ReleaseResponse]
     Move: _grpc.UnaryUnaryMultiCallable[_cache_pb2.MoveRequest, _cache_pb2.MoveResponse]
+    Offload: _grpc.UnaryUnaryMultiCallable[_cache_pb2.OffloadRequest, _cache_pb2.OffloadResponse]
+    Restore: _grpc.UnaryUnaryMultiCallable[_cache_pb2.RestoreRequest, _cache_pb2.RestoreResponse]
 
 @_typing.type_check_only
 class CacheAsyncStub(CacheStub):
@@ -96,6 +103,8 @@ class CacheAsyncStub(CacheStub):
     Free: _aio.UnaryUnaryMultiCallable[_cache_pb2.FreeRequest, _cache_pb2.FreeResponse]  # type: ignore[assignment]
     Release: _aio.UnaryUnaryMultiCallable[_cache_pb2.ReleaseRequest, _cache_pb2.ReleaseResponse]  # type: ignore[assignment]
     Move: _aio.UnaryUnaryMultiCallable[_cache_pb2.MoveRequest, _cache_pb2.MoveResponse]  # type: ignore[assignment]
+    Offload: _aio.UnaryUnaryMultiCallable[_cache_pb2.OffloadRequest, _cache_pb2.OffloadResponse]  # type: ignore[assignment]
+    Restore: _aio.UnaryUnaryMultiCallable[_cache_pb2.RestoreRequest, _cache_pb2.RestoreResponse]  # type: ignore[assignment]
 
 class CacheServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -164,5 +173,19 @@ class CacheServicer(metaclass=_abc_1.ABCMeta):
         request: _cache_pb2.MoveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cache_pb2.MoveResponse, _abc.Awaitable[_cache_pb2.MoveResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Offload(
+        self,
+        request: _cache_pb2.OffloadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cache_pb2.OffloadResponse, _abc.Awaitable[_cache_pb2.OffloadResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Restore(
+        self,
+        request: _cache_pb2.RestoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cache_pb2.RestoreResponse, _abc.Awaitable[_cache_pb2.RestoreResponse]]: ...
 
 def add_CacheServicer_to_server(servicer: CacheServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

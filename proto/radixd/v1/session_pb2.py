@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from radixd.v1 import types_pb2 as radixd_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17radixd/v1/session.proto\x12\tradixd.v1\x1a\x15radixd/v1/types.proto\"\xc5\x01\n\x12OpenSessionRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\r\n\x05model\x18\x04 \x01(\x0c\x12\x1c\n\x14geometry_fingerprint\x18\x05 \x01(\x0c\x12/\n\x0bspeculative\x18\x06 \x01(\x0e\x32\x1a.radixd.v1.SpeculativeMode\x12\x1f\n\x05\x64\x65\x64up\x18\x07 \x01(\x0e\x32\x10.radixd.v1.Dedup\"\xac\x03\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0c\n\x04pool\x18\x05 \x01(\t\x12/\n\x0bspeculative\x18\x06 \x01(\x0e\x32\x1a.radixd.v1.SpeculativeMode\x12\x1f\n\x05\x64\x65\x64up\x18\x07 \x01(\x0e\x32\x10.radixd.v1.Dedup\x12\x11\n\tpage_size\x18\x08 \x01(\r\x12\x13\n\x0btotal_pages\x18\t \x01(\x04\x12\x1c\n\x14geometry_fingerprint\x18\n \x01(\x0c\x12\x15\n\rattach_socket\x18\x0b \x01(\t\x12!\n\x06limits\x18\x0c \x01(\x0b\x32\x11.radixd.v1.Limits\x12%\n\x08liveness\x18\r \x01(\x0b\x32\x13.radixd.v1.Liveness\x12\x16\n\x0eserver_version\x18\x0e \x01(\t\x12\x19\n\x11\x63ontract_revision\x18\x0f \x01(\r\x12\x14\n\x0c\x63\x61pabilities\x18\x10 \x03(\t\"Q\n\x08Liveness\x12\x19\n\x11keepalive_seconds\x18\x01 \x01(\x01\x12\x15\n\rgrace_seconds\x18\x02 \x01(\x01\x12\x13\n\x0bttl_seconds\x18\x03 \x01(\x01\"[\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12\x11\n\tcompleted\x18\x04 \x01(\x04\"-\n\x14\x43loseSessionResponse\x12\x15\n\rretired_pages\x18\x01 \x01(\x04\"X\n\x10KeepAliveRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12\x11\n\tcompleted\x18\x04 \x01(\x04\"S\n\x11KeepAliveResponse\x12$\n\x06\x64\x65vice\x18\x01 \x01(\x0b\x32\x14.radixd.v1.Occupancy\x12\x12\n\ngeneration\x18\x02 \x01(\x04J\x04\x08\x03\x10\x04\x32\xf1\x01\n\x08Sessions\x12L\n\x0bOpenSession\x12\x1d.radixd.v1.OpenSessionRequest\x1a\x1e.radixd.v1.OpenSessionResponse\x12O\n\x0c\x43loseSession\x12\x1e.radixd.v1.CloseSessionRequest\x1a\x1f.radixd.v1.CloseSessionResponse\x12\x46\n\tKeepAlive\x12\x1b.radixd.v1.KeepAliveRequest\x1a\x1c.radixd.v1.KeepAliveResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17radixd/v1/session.proto\x12\tradixd.v1\x1a\x15radixd/v1/types.proto\"\xc5\x01\n\x12OpenSessionRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\r\n\x05model\x18\x04 \x01(\x0c\x12\x1c\n\x14geometry_fingerprint\x18\x05 \x01(\x0c\x12/\n\x0bspeculative\x18\x06 \x01(\x0e\x32\x1a.radixd.v1.SpeculativeMode\x12\x1f\n\x05\x64\x65\x64up\x18\x07 \x01(\x0e\x32\x10.radixd.v1.Dedup\"\xc6\x03\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0c\n\x04pool\x18\x05 \x01(\t\x12/\n\x0bspeculative\x18\x06 \x01(\x0e\x32\x1a.radixd.v1.SpeculativeMode\x12\x1f\n\x05\x64\x65\x64up\x18\x07 \x01(\x0e\x32\x10.radixd.v1.Dedup\x12\x11\n\tpage_size\x18\x08 \x01(\r\x12\x13\n\x0btotal_pages\x18\t \x01(\x04\x12\x1c\n\x14geometry_fingerprint\x18\n \x01(\x0c\x12\x15\n\rattach_socket\x18\x0b \x01(\t\x12!\n\x06limits\x18\x0c \x01(\x0b\x32\x11.radixd.v1.Limits\x12%\n\x08liveness\x18\r \x01(\x0b\x32\x13.radixd.v1.Liveness\x12\x16\n\x0eserver_version\x18\x0e \x01(\t\x12\x19\n\x11\x63ontract_revision\x18\x0f \x01(\r\x12\x14\n\x0c\x63\x61pabilities\x18\x10 \x03(\t\x12\x18\n\x10total_host_pages\x18\x11 \x01(\x04\"Q\n\x08Liveness\x12\x19\n\x11keepalive_seconds\x18\x01 \x01(\x01\x12\x15\n\rgrace_seconds\x18\x02 \x01(\x01\x12\x13\n\x0bttl_seconds\x18\x03 \x01(\x01\"[\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12\x11\n\tcompleted\x18\x04 \x01(\x04\"-\n\x14\x43loseSessionResponse\x12\x15\n\rretired_pages\x18\x01 \x01(\x04\"X\n\x10KeepAliveRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12\x11\n\tcompleted\x18\x04 \x01(\x04\"u\n\x11KeepAliveResponse\x12$\n\x06\x64\x65vice\x18\x01 \x01(\x0b\x32\x14.radixd.v1.Occupancy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12&\n\x04host\x18\x03 \x01(\x0b\x32\x18.radixd.v1.HostOccupancy2\xf1\x01\n\x08Sessions\x12L\n\x0bOpenSession\x12\x1d.radixd.v1.OpenSessionRequest\x1a\x1e.radixd.v1.OpenSessionResponse\x12O\n\x0c\x43loseSession\x12\x1e.radixd.v1.CloseSessionRequest\x1a\x1f.radixd.v1.CloseSessionResponse\x12\x46\n\tKeepAlive\x12\x1b.radixd.v1.KeepAliveRequest\x1a\x1c.radixd.v1.KeepAliveResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,17 +35,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENSESSIONREQUEST']._serialized_start=62
   _globals['_OPENSESSIONREQUEST']._serialized_end=259
   _globals['_OPENSESSIONRESPONSE']._serialized_start=262
-  _globals['_OPENSESSIONRESPONSE']._serialized_end=690
-  _globals['_LIVENESS']._serialized_start=692
-  _globals['_LIVENESS']._serialized_end=773
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=775
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=866
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=868
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=913
-  _globals['_KEEPALIVEREQUEST']._serialized_start=915
-  _globals['_KEEPALIVEREQUEST']._serialized_end=1003
-  _globals['_KEEPALIVERESPONSE']._serialized_start=1005
-  _globals['_KEEPALIVERESPONSE']._serialized_end=1088
-  _globals['_SESSIONS']._serialized_start=1091
-  _globals['_SESSIONS']._serialized_end=1332
+  _globals['_OPENSESSIONRESPONSE']._serialized_end=716
+  _globals['_LIVENESS']._serialized_start=718
+  _globals['_LIVENESS']._serialized_end=799
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=801
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=892
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=894
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=939
+  _globals['_KEEPALIVEREQUEST']._serialized_start=941
+  _globals['_KEEPALIVEREQUEST']._serialized_end=1029
+  _globals['_KEEPALIVERESPONSE']._serialized_start=1031
+  _globals['_KEEPALIVERESPONSE']._serialized_end=1148
+  _globals['_SESSIONS']._serialized_start=1151
+  _globals['_SESSIONS']._serialized_end=1392
 # @@protoc_insertion_point(module_scope)

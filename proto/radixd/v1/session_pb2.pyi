@@ -102,6 +102,7 @@ class OpenSessionResponse(_message.Message):
     SERVER_VERSION_FIELD_NUMBER: _builtins.int
     CONTRACT_REVISION_FIELD_NUMBER: _builtins.int
     CAPABILITIES_FIELD_NUMBER: _builtins.int
+    TOTAL_HOST_PAGES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.int
     secret: _builtins.bytes
     """16 bytes; shown once. It authenticates every later call and every attach connection of the session."""
@@ -122,6 +123,8 @@ class OpenSessionResponse(_message.Message):
     server_version: _builtins.str
     """The daemon's version and the contract's revision, for logs and feature checks."""
     contract_revision: _builtins.int
+    total_host_pages: _builtins.int
+    """of the host tier; 0: the pool has none"""
     @_builtins.property
     def limits(self) -> _types_pb2.Limits: ...
     @_builtins.property
@@ -149,10 +152,11 @@ class OpenSessionResponse(_message.Message):
         server_version: _builtins.str = ...,
         contract_revision: _builtins.int = ...,
         capabilities: _abc.Iterable[_builtins.str] | None = ...,
+        total_host_pages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "liveness", b"liveness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach_socket", b"attach_socket", "capabilities", b"capabilities", "contract_revision", b"contract_revision", "dedup", b"dedup", "epoch", b"epoch", "generation", b"generation", "geometry_fingerprint", b"geometry_fingerprint", "limits", b"limits", "liveness", b"liveness", "page_size", b"page_size", "pool", b"pool", "secret", b"secret", "server_version", b"server_version", "session_id", b"session_id", "speculative", b"speculative", "total_pages", b"total_pages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach_socket", b"attach_socket", "capabilities", b"capabilities", "contract_revision", b"contract_revision", "dedup", b"dedup", "epoch", b"epoch", "generation", b"generation", "geometry_fingerprint", b"geometry_fingerprint", "limits", b"limits", "liveness", b"liveness", "page_size", b"page_size", "pool", b"pool", "secret", b"secret", "server_version", b"server_version", "session_id", b"session_id", "speculative", b"speculative", "total_host_pages", b"total_host_pages", "total_pages", b"total_pages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -272,18 +276,22 @@ class KeepAliveResponse(_message.Message):
 
     DEVICE_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     @_builtins.property
     def device(self) -> _types_pb2.Occupancy: ...
+    @_builtins.property
+    def host(self) -> _types_pb2.HostOccupancy: ...
     def __init__(
         self,
         *,
         device: _types_pb2.Occupancy | None = ...,
         generation: _builtins.int = ...,
+        host: _types_pb2.HostOccupancy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "host", b"host"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "generation", b"generation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "generation", b"generation", "host", b"host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,21 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15radixd/v1/types.proto\x12\tradixd.v1\"2\n\tNamespace\x12\x11\n\textra_key\x18\x01 \x01(\x0c\x12\x12\n\ncache_salt\x18\x02 \x01(\x0c\"\xea\x01\n\tOccupancy\x12\r\n\x05total\x18\x01 \x01(\x04\x12\x0c\n\x04\x66ree\x18\x02 \x01(\x04\x12\x11\n\tevictable\x18\x03 \x01(\x04\x12\x11\n\tprotected\x18\x04 \x01(\x04\x12\x0e\n\x06leased\x18\x05 \x01(\x04\x12\x0f\n\x07retired\x18\x06 \x01(\x04\x12\x14\n\x0cretired_mine\x18\x07 \x01(\x04\x12\x0f\n\x07in_copy\x18\x08 \x01(\x04\x12\x15\n\rreserved_mine\x18\t \x01(\x04\x12\x17\n\x0freserved_others\x18\n \x01(\x04\x12\x11\n\tavailable\x18\x0b \x01(\x04\x12\x0f\n\x07max_fit\x18\x0c \x01(\x04\"\xc9\x01\n\x06Limits\x12\x15\n\rmessage_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x12\n\noperations\x18\x03 \x01(\r\x12\x0e\n\x06leases\x18\x04 \x01(\r\x12\x17\n\x0fnamespace_bytes\x18\x05 \x01(\r\x12\x19\n\x11\x63lient_name_bytes\x18\x06 \x01(\r\x12\x12\n\nmove_pairs\x18\x07 \x01(\r\x12\x16\n\x0ereplay_batches\x18\x08 \x01(\r\x12\x14\n\x0creplay_bytes\x18\t \x01(\x04*\x90\x01\n\x0fSpeculativeMode\x12 \n\x1cSPECULATIVE_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15SPECULATIVE_MODE_NONE\x10\x01\x12\x1b\n\x17SPECULATIVE_MODE_BIGRAM\x10\x02\x12#\n\x1fSPECULATIVE_MODE_DROP_LAST_PAGE\x10\x03*?\n\x05\x44\x65\x64up\x12\x15\n\x11\x44\x45\x44UP_UNSPECIFIED\x10\x00\x12\x0e\n\nDEDUP_KEEP\x10\x01\x12\x0f\n\x0b\x44\x45\x44UP_PATCH\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15radixd/v1/types.proto\x12\tradixd.v1\"2\n\tNamespace\x12\x11\n\textra_key\x18\x01 \x01(\x0c\x12\x12\n\ncache_salt\x18\x02 \x01(\x0c\"\xea\x01\n\tOccupancy\x12\r\n\x05total\x18\x01 \x01(\x04\x12\x0c\n\x04\x66ree\x18\x02 \x01(\x04\x12\x11\n\tevictable\x18\x03 \x01(\x04\x12\x11\n\tprotected\x18\x04 \x01(\x04\x12\x0e\n\x06leased\x18\x05 \x01(\x04\x12\x0f\n\x07retired\x18\x06 \x01(\x04\x12\x14\n\x0cretired_mine\x18\x07 \x01(\x04\x12\x0f\n\x07in_copy\x18\x08 \x01(\x04\x12\x15\n\rreserved_mine\x18\t \x01(\x04\x12\x17\n\x0freserved_others\x18\n \x01(\x04\x12\x11\n\tavailable\x18\x0b \x01(\x04\x12\x0f\n\x07max_fit\x18\x0c \x01(\x04\"b\n\rHostOccupancy\x12\r\n\x05total\x18\x01 \x01(\x04\x12\x0c\n\x04\x66ree\x18\x02 \x01(\x04\x12\x11\n\tevictable\x18\x03 \x01(\x04\x12\x11\n\tprotected\x18\x04 \x01(\x04\x12\x0e\n\x06leased\x18\x05 \x01(\x04\"\xc9\x01\n\x06Limits\x12\x15\n\rmessage_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x12\n\noperations\x18\x03 \x01(\r\x12\x0e\n\x06leases\x18\x04 \x01(\r\x12\x17\n\x0fnamespace_bytes\x18\x05 \x01(\r\x12\x19\n\x11\x63lient_name_bytes\x18\x06 \x01(\r\x12\x12\n\nmove_pairs\x18\x07 \x01(\r\x12\x16\n\x0ereplay_batches\x18\x08 \x01(\r\x12\x14\n\x0creplay_bytes\x18\t \x01(\x04*\x90\x01\n\x0fSpeculativeMode\x12 \n\x1cSPECULATIVE_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15SPECULATIVE_MODE_NONE\x10\x01\x12\x1b\n\x17SPECULATIVE_MODE_BIGRAM\x10\x02\x12#\n\x1fSPECULATIVE_MODE_DROP_LAST_PAGE\x10\x03*?\n\x05\x44\x65\x64up\x12\x15\n\x11\x44\x45\x44UP_UNSPECIFIED\x10\x00\x12\x0e\n\nDEDUP_KEEP\x10\x01\x12\x0f\n\x0b\x44\x45\x44UP_PATCH\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'radixd.v1.types_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SPECULATIVEMODE']._serialized_start=530
-  _globals['_SPECULATIVEMODE']._serialized_end=674
-  _globals['_DEDUP']._serialized_start=676
-  _globals['_DEDUP']._serialized_end=739
+  _globals['_SPECULATIVEMODE']._serialized_start=630
+  _globals['_SPECULATIVEMODE']._serialized_end=774
+  _globals['_DEDUP']._serialized_start=776
+  _globals['_DEDUP']._serialized_end=839
   _globals['_NAMESPACE']._serialized_start=36
   _globals['_NAMESPACE']._serialized_end=86
   _globals['_OCCUPANCY']._serialized_start=89
   _globals['_OCCUPANCY']._serialized_end=323
-  _globals['_LIMITS']._serialized_start=326
-  _globals['_LIMITS']._serialized_end=527
+  _globals['_HOSTOCCUPANCY']._serialized_start=325
+  _globals['_HOSTOCCUPANCY']._serialized_end=423
+  _globals['_LIMITS']._serialized_start=426
+  _globals['_LIMITS']._serialized_end=627
 # @@protoc_insertion_point(module_scope)

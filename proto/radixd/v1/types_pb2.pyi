@@ -183,6 +183,42 @@ class Occupancy(_message.Message):
 Global___Occupancy: _TypeAlias = Occupancy  # noqa: Y015
 
 @_typing.final
+class HostOccupancy(_message.Message):
+    """The host tier's ledger, in pages: total = free + evictable + protected + leased. All zero where a pool has none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOTAL_FIELD_NUMBER: _builtins.int
+    FREE_FIELD_NUMBER: _builtins.int
+    EVICTABLE_FIELD_NUMBER: _builtins.int
+    PROTECTED_FIELD_NUMBER: _builtins.int
+    LEASED_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    free: _builtins.int
+    evictable: _builtins.int
+    """cached, held by nothing"""
+    protected: _builtins.int
+    """cached, held by a lock or by an offloaded lease"""
+    leased: _builtins.int
+    """saved for offloaded leases, or being written by a copy"""
+    def __init__(
+        self,
+        *,
+        total: _builtins.int = ...,
+        free: _builtins.int = ...,
+        evictable: _builtins.int = ...,
+        protected: _builtins.int = ...,
+        leased: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evictable", b"evictable", "free", b"free", "leased", b"leased", "protected", b"protected", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostOccupancy: _TypeAlias = HostOccupancy  # noqa: Y015
+
+@_typing.final
 class Limits(_message.Message):
     """What a message may hold. Stated by OpenSession; a larger value is refused with LIMIT_EXCEEDED or BAD_FIELD."""
 
