@@ -139,14 +139,15 @@ class Preemption:
         first = lease.published // self._page_size
         lease.state = LeaseState.RESTORING
         lease.copies += 1
-        return self._copies.plan(
+        copy_id = self._copies.plan(
             CopyKind.RESTORE,
             table.pages[first : first + len(lease.saved)].copy(),
             lease.saved,
-            lambda error: self._restored(lease, error),
+            lambda error: self._restored(lease, copy_id, error),
         )
+        return copy_id
 
-    def _restored(self, lease: Lease, error: str) -> None:
+    def _restored(self, lease: Lease, copy_id: int, error: str) -> None:
         self._counters.restored_pages += 0 if error else len(lease.saved)
         self._host.free(lease.saved)
         lease.saved = NO_PAGES
@@ -155,7 +156,7 @@ class Preemption:
             lease.readable = min(lease.readable, lease.published)
         session = self._sessions.get(lease.session_id)
         if session is not None and not lease.ended:
-            session.arrivals.append(Arrival(lease.lease_id, 0, lease.readable, (), error))
+            session.arrivals.append(Arrival(lease.lease_id, copy_id, lease.readable, (), error))
         lease.copy_over()
 
     def _no_host_pages(self, needed: int) -> Refusal:

@@ -110,7 +110,7 @@ class Journal:
     def expect(self, kept: Kept) -> Ticket:
         """A run has been confirmed: have a thread seal it (see seal), then call `kept`. ValueError if it is no run."""
         pages = kept.host_pages
-        if len(np.unique(pages)) != len(pages) or len(kept.key) != len(pages) * self._header.key_page_bytes:
+        if len(set(pages.tolist())) != len(pages) or len(kept.key) != len(pages) * self._header.key_page_bytes:
             raise ValueError(f"host pages {pages.tolist()} with {len(kept.key)} key bytes are no run of this pool")
         self._tickets += 1
         self._claims[pages] = self._tickets

@@ -177,7 +177,7 @@ def _live(body: bytes, header: Header) -> LiveRecord:
     if not count or key + count * header.key_page_bytes != len(body):
         raise ValueError(f"a run of {count} pages does not fill its record")
     host_pages = _pages(body[pages:key], header)
-    if count > 1 and len(np.unique(host_pages)) != count:
+    if len(set(host_pages.tolist())) != count:
         raise ValueError("a host page stands twice in one run")
     return LiveRecord(namespace, parent, np.frombuffer(body, "<u8", count, _LIVE.size), host_pages, body[key:])
 

@@ -132,7 +132,7 @@ class AdminServicer(object):
 
     def Snapshot(self, request, context):
         """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
-        directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
+        directory. Errors: BAD_FIELD (the pool has none), BROKEN_INVARIANT (nothing is written).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,7 +54,7 @@ class AdminStub:
     """
     Snapshot: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SnapshotRequest, _admin_pb2.SnapshotResponse]
     """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
-    directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
+    directory. Errors: BAD_FIELD (the pool has none), BROKEN_INVARIANT (nothing is written).
     """
 
 @_typing.type_check_only
@@ -81,7 +81,7 @@ class AdminAsyncStub(AdminStub):
     """
     Snapshot: _aio.UnaryUnaryMultiCallable[_admin_pb2.SnapshotRequest, _admin_pb2.SnapshotResponse]  # type: ignore[assignment]
     """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
-    directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
+    directory. Errors: BAD_FIELD (the pool has none), BROKEN_INVARIANT (nothing is written).
     """
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
@@ -153,7 +153,7 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SnapshotResponse, _abc.Awaitable[_admin_pb2.SnapshotResponse]]:
         """Copies to the host what fits and is not there yet, waits for the copies, and makes the journal durable. Needs a state
-        directory: FAILED_PRECONDITION (BAD_FIELD) without one. BROKEN_INVARIANT: nothing is written.
+        directory. Errors: BAD_FIELD (the pool has none), BROKEN_INVARIANT (nothing is written).
         """
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
