@@ -104,7 +104,7 @@ def _locks(cache: PrefixCache) -> Iterator[str]:
 
 
 def _queue(cache: PrefixCache) -> Iterator[str]:
-    """The eviction queue holds exactly the unlocked leaves, in order."""
+    """The eviction queue holds exactly the unlocked leaves, in order; retention holds on to no node that is gone."""
     leaves = {node for node in cache.tree if not node.children and not node.lock_ref}
     queued = list(cache.tree.queue)
     if set(queued) != leaves or len(queued) != len(leaves):
@@ -112,6 +112,9 @@ def _queue(cache: PrefixCache) -> Iterator[str]:
     for node in queued:
         if node.rank != cache.tree.queue.rank(node):
             yield f"node {node.serial} is queued under an outdated rank"
+    listed = sum(node.listed is not None for node in cache.tree)
+    if listed != len(cache.tree.retention):
+        yield f"{len(cache.tree.retention)} nodes are listed for their retention's end, {listed} are in the tree"
 
 
 def _leases(cache: PrefixCache) -> Iterator[str]:

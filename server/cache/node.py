@@ -16,8 +16,8 @@ class Node:
     """
 
     __slots__ = (
-        "born", "buffer", "children", "expires", "hits", "last_use", "lock_ref", "pages", "parent", "priority", "rank",
-        "retain_seconds", "root", "serial", "start", "stop",
+        "born", "buffer", "children", "expires", "hits", "last_use", "listed", "lock_ref", "pages", "parent",
+        "priority", "rank", "retain_seconds", "root", "serial", "start", "stop",
     )  # fmt: skip
 
     def __init__(self, serial: int, parent: Node | None, buffer: bytes, pages: PageIds):
@@ -33,6 +33,7 @@ class Node:
         self.priority = 0
         self.retain_seconds: float | None = None
         self.expires: float | None = None  # clock time at which the priority falls to 0
+        self.listed: float | None = None  # the deadline that the retention clock lists it under, at most `expires`
         self.hits = 0
         self.born = serial
         self.last_use = 0

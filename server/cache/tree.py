@@ -220,7 +220,7 @@ class RadixTree:
 
     def _forget(self, node: Node) -> None:
         """Takes a detached, unlocked node off its tree."""
-        node.expires = None
+        self.retention.forget(node)
         if node.parent is None:
             self.detached.discard(node.root)
         else:
@@ -255,7 +255,7 @@ class RadixTree:
 
     def _remove(self, leaf: Node) -> None:
         self.queue.discard(leaf)
-        leaf.expires = None
+        self.retention.forget(leaf)
         parent = leaf.parent
         assert parent is not None
         del parent.children[leaf.key(self.page_bytes)]
@@ -273,7 +273,7 @@ class RadixTree:
                     stack.append(child)
                     if not child.lock_ref:
                         left.append(child.pages)
-                        child.expires = None
+                        self.retention.forget(child)
                         self.nodes -= 1
                         self.queue.discard(child)
                         del node.children[key]
