@@ -161,6 +161,9 @@ def _queue(cache: PrefixCache) -> Iterator[str]:
         for node in tier:
             if not tier.is_current(node):
                 yield f"{name}: node {node.serial} is queued under an outdated rank"
+    listed = sum(node.listed is not None for node in nodes)
+    if listed != len(cache.tree.retention):
+        yield f"{len(cache.tree.retention)} nodes are listed for their retention's end, {listed} are in the tree"
 
 
 def _leases(cache: PrefixCache) -> Iterator[str]:

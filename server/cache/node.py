@@ -17,8 +17,8 @@ class Node:
 
     __slots__ = (
         "arriving", "born", "buffer", "chain", "children", "device_children", "expires", "hits", "host",
-        "host_children", "keep_ref", "last_use", "lock_ref", "pages", "parent", "priority", "retain_seconds", "root",
-        "saving", "serial", "size", "start", "stop",
+        "host_children", "keep_ref", "last_use", "listed", "lock_ref", "pages", "parent", "priority", "retain_seconds",
+        "root", "saving", "serial", "size", "start", "stop",
     )  # fmt: skip
 
     def __init__(self, serial: int, parent: Node | None, buffer: bytes, size: int):
@@ -42,6 +42,7 @@ class Node:
         self.priority = 0
         self.retain_seconds: float | None = None
         self.expires: float | None = None  # clock time at which the priority falls to 0
+        self.listed: float | None = None  # the deadline that the retention clock lists it under, at most `expires`
         self.hits = 0
         self.born = serial
         self.last_use = 0

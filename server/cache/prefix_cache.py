@@ -257,13 +257,14 @@ class PrefixCache:
         """Acquires for a waiting lease."""
         lease = self._lease(session_id, lease_id)
         check_state(lease, LeaseState.WAITING)
+        check_limit("leases", self.session(session_id).held_leases, self.config.max_leases)
         return self._activate(lease, max_tokens, allocate_to, reserve_to)
 
     def _new_lease(
         self, session: Session, namespace: Namespace, tokens: bytes, priority: int, retain_seconds: float | None
     ) -> Lease:
         self._known(tokens)
-        check_limit("leases", len(session.leases) + 1, self.config.max_leases)
+        check_limit("leases", session.held_leases + 1, self.config.max_leases)
         lease_id = next(self._lease_ids)
         return Lease(lease_id, session.session_id, namespace, TokenBuffer(tokens), priority, retain_seconds)
 
@@ -443,6 +444,9 @@ class PrefixCache:
         own = lease.table.own_count() + len(superseded)
         first = max(self._publisher.reach(lease, publish_to), lease.pending) // size
         self.endings.end_lease(session, lease, first, after_step, lambda: self._publish(session, lease, publish_to))
+        if lease in session.closing:
+            unpublished = first * size > lease.published
+            lease.tokens.shrink(first * size + self.config.speculative.lookahead if unpublished else 0)
         waiting = max(0, min(first, lease.table.length) - lease.published // size)
         return ReleaseResult(lease.published, own - waiting - (self.counters.inserted_pages - inserted))
 

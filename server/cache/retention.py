@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from sortedcontainers import SortedDict
 
 from radixd.server.cache.node import Node
 
@@ -11,22 +11,37 @@ class RetentionClock:
     """Nodes whose priority expires, soonest first. A node is listed once; a hit only moves its own deadline."""
 
     def __init__(self) -> None:
-        self._deadlines: list[tuple[float, int, Node]] = []
+        self._deadlines: SortedDict[tuple[float, int], Node] = SortedDict()
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
 
     def watch(self, node: Node, expires: float) -> None:
-        if node.expires is None:
-            heapq.heappush(self._deadlines, (expires, node.serial, node))
         node.expires = expires
+        if node.listed is None or expires < node.listed:
+            self._drop(node)
+            node.listed = expires
+            self._deadlines[expires, node.serial] = node
+
+    def forget(self, node: Node) -> None:
+        """The node is gone from the tree, and nothing may keep it in memory until its deadline."""
+        node.expires = None
+        self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        if node.listed is not None:
+            del self._deadlines[node.listed, node.serial]
+            node.listed = None
 
     def expired(self, now: float) -> list[Node]:
         """Takes out the nodes whose deadline has passed."""
         over = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, serial, node = heapq.heappop(self._deadlines)
-            if node.expires is None:  # gone from the tree
-                continue
+        while self._deadlines and self._deadlines.peekitem(0)[0][0] <= now:
+            _, node = self._deadlines.popitem(0)
+            node.listed = None
+            assert node.expires is not None
             if node.expires > now:
-                heapq.heappush(self._deadlines, (node.expires, serial, node))
+                self.watch(node, node.expires)
             else:
                 node.expires = None
                 over.append(node)

@@ -55,6 +55,11 @@ class Session:
         return sum(lease.active for lease in self.leases.values())
 
     @property
+    def held_leases(self) -> int:
+        """Leases that take memory: those that have not ended, and those that a step or a copy may still touch."""
+        return len(self.leases) + len(self.closing)
+
+    @property
     def leased_pages(self) -> int:
         return sum(lease.table.own_count() for lease in (*self.leases.values(), *self.closing))
 

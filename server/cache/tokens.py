@@ -39,6 +39,11 @@ class TokenBuffer:
             self._prompt = self._prompt[: length * TOKEN_BYTES]
             self._appended.clear()
 
+    def shrink(self, length: int) -> None:
+        """Lets go of all but the first `length` tokens where those are less than half: less is not worth a copy."""
+        if 2 * length < len(self):
+            self.truncate(length)
+
     def read(self, start: int, stop: int) -> bytes:
         """Tokens [start, stop) as bytes; the whole prompt itself where just that is asked for."""
         first, last, split = start * TOKEN_BYTES, stop * TOKEN_BYTES, len(self._prompt)

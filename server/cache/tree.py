@@ -201,7 +201,7 @@ class RadixTree:
     def remove(self, node: Node) -> None:
         """Takes a node that has no pages and no children out of the tree."""
         assert node.parent is not None
-        node.expires = None
+        self.retention.forget(node)
         del node.parent.children[node.key(self.page_bytes)]
         self.nodes -= 1
 

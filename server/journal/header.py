@@ -109,11 +109,13 @@ class Header:
             ("geometry fingerprint", self.fingerprint.hex(), wanted.fingerprint.hex()),
             ("bytes of a page", self.page_bytes, wanted.page_bytes),
             ("page_size", self.page_size, wanted.page_size),
-            ("host pages", self.host_pages, wanted.host_pages),
             ("bytes of a key element", self.element_bytes, wanted.element_bytes),
         ):
             if found != expected:
                 raise Unusable(Verdict.GEOMETRY, f"{name}: the journal has {found}, the pool {expected}")
+        if self.host_pages > wanted.host_pages:
+            message = f"the host tier has shrunk from {self.host_pages} pages to {wanted.host_pages}"
+            raise Unusable(Verdict.GEOMETRY, message)
         if self.nonce != wanted.nonce:
             message = "the data file beside the journal is not the one it was written for (their nonces differ)"
             raise Unusable(Verdict.OTHER_DATA, message)

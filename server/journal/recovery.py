@@ -133,12 +133,11 @@ def recover(
     """
     try:
         data = read_journal(directory)
-        header = Header.decode(data)
-        header.check(wanted)
+        Header.decode(data).check(wanted)
     except Unusable as cold:
         return Recovered(replace(wanted, nonce=os.urandom(NONCE_BYTES)), cold.verdict, str(cold))
     recovered = Recovered(wanted, Verdict.WARM, "")
-    recovered._adopt(data, replay(data, header), read, progress)
+    recovered._adopt(data, replay(data, wanted), read, progress)
     return recovered
 
 

@@ -240,7 +240,7 @@ class Limits(_message.Message):
     operations: _builtins.int
     """in one Batch"""
     leases: _builtins.int
-    """of one session, waiting ones included"""
+    """of one session: waiting, active, and ended under a step in flight"""
     namespace_bytes: _builtins.int
     """extra_key and cache_salt, each"""
     client_name_bytes: _builtins.int

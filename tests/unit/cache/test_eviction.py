@@ -151,6 +151,26 @@ def test_a_higher_priority_brings_its_own_retention() -> None:
     assert priorities() == [0]
 
 
+def test_a_shorter_retention_of_a_higher_priority_holds() -> None:
+    one, clock, priorities = retained()
+    one.publish(seq("A"), priority=20, retain_seconds=1_000)
+    one.publish(seq("A"), priority=80, retain_seconds=10)
+    clock.now = 10.0
+    assert priorities() == [0]
+
+
+def test_retention_keeps_nothing_that_is_gone() -> None:
+    """A pool that turns over under a long retention held on to every node it ever had."""
+    one, _, _ = retained()
+    for letter in "ABCDEFGHIJKL":
+        one.publish(seq(letter), retain_seconds=1e6)
+    assert len(one.cache.tree.retention) == 8
+    held = one.acquire(seq("LM"), allocate_to=PAGE).lease_id
+    one.cache.flush()
+    one.release(held)
+    assert len(one.cache.tree.retention) == 0
+
+
 def test_both_halves_of_a_split_expire() -> None:
     one, clock, priorities = retained()
     one.publish(seq("AB"), priority=80, retain_seconds=10)

@@ -49,6 +49,44 @@ def test_a_retracted_leases_last_publication_is_of_the_tokens_it_had() -> None:
     check_invariants(one.cache)
 
 
+def test_an_ended_lease_keeps_the_tokens_that_it_may_publish_and_no_others() -> None:
+    """Retracted again and again while a step is in flight, one long prompt was kept as often."""
+    one = Scheduler.alone(CacheConfig(8))
+    one.publish(seq("A"))
+    lease = one.cache.wait(one.id, one.namespace, seq("ABC"))
+    one.launch()
+    for letter in "XYZ":
+        one.cache.activate(one.id, lease, allocate_to=0)
+        one.release(lease, keep=True, tokens=seq(letter))
+    one.cache.activate(one.id, lease, allocate_to=2 * PAGE)
+    one.release(lease, publish_to=2 * PAGE, after_step=one.launched)
+    closing = one.cache.session(one.id).closing
+    assert sorted(len(ended.tokens) for ended in closing) == [0, 0, 0, 2 * PAGE]
+    one.finish()
+    assert one.cached(seq("ABCXYZ")) == 2 * PAGE
+    check_invariants(one.cache)
+
+
+def test_leases_that_a_step_may_still_touch_count_towards_the_limit() -> None:
+    """A client that completes no step cannot pile up ended leases."""
+    one = Scheduler.alone(CacheConfig(8, max_leases=3))
+    lease = one.cache.wait(one.id, one.namespace, seq("A"))
+    one.launch()
+    for _ in range(2):
+        one.cache.activate(one.id, lease, allocate_to=0)
+        one.release(lease, keep=True)
+    one.cache.activate(one.id, lease, allocate_to=0)
+    one.release(lease, keep=True)
+    with pytest.raises(Refusal) as refusal:
+        one.cache.activate(one.id, lease, allocate_to=0)
+    assert refusal.value.reason is Reason.LIMIT_EXCEEDED
+    with pytest.raises(Refusal) as refusal:
+        one.acquire(seq("B"))
+    assert refusal.value.reason is Reason.LIMIT_EXCEEDED
+    one.finish()
+    one.cache.activate(one.id, lease)
+
+
 def test_pages_are_matchable_once_their_step_has_completed() -> None:
     one = Scheduler.alone(CacheConfig(8))
     lease = one.acquire(seq("ABC"))

@@ -33,7 +33,7 @@ def start(tier: Tier, wanted: Header) -> Recovered:
         ({"fingerprint": b"another model  1"}, "geometry fingerprint: the journal has 74696e79"),
         ({"page_bytes": 128}, "bytes of a page: the journal has 96, the pool 128"),
         ({"page_size": 4}, "page_size: the journal has 2, the pool 4"),
-        ({"host_pages": 17}, "host pages: the journal has 16, the pool 17"),
+        ({"host_pages": 15}, "the host tier has shrunk from 16 pages to 15"),
         ({"element_bytes": 8}, "bytes of a key element: the journal has 4, the pool 8"),
     ],
 )
@@ -41,6 +41,14 @@ def test_another_geometry_starts_cold(kept: Tier, change: dict[str, int], says: 
     recovered = start(kept, replace(kept.header, **change))
     assert recovered.verdict is Verdict.GEOMETRY
     assert says in recovered.reason
+
+
+def test_a_host_tier_may_grow(kept: Tier) -> None:
+    again = Tier(kept.directory, host_pages=20)
+    assert again.recovered.pages == 2
+    again.keep(b"", key_of(5), ids(20))
+    again.journal.flush()
+    assert again.recover().pages == 3
 
 
 def test_another_epoch_is_no_obstacle(kept: Tier) -> None:

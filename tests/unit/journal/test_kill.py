@@ -22,10 +22,12 @@ def test_a_killed_writer_leaves_right_bytes(tmp_path: Path) -> None:
     for seed in range(KILLS):
         command = [sys.executable, "-m", "tests.unit.journal.writer_process", str(tmp_path), str(seed)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == b"under way\n"
-            time.sleep(moments.uniform(0, 0.1))
-            writer.kill()
+            try:
+                assert writer.stdout is not None
+                assert writer.stdout.readline() == b"under way\n"
+                time.sleep(moments.uniform(0, 0.1))
+            finally:
+                writer.kill()
         assert (tmp_path / "journal").stat().st_size < 2 * COMPACT_BYTES
         tier = Tier(tmp_path, HOST_PAGES, COMPACT_BYTES)
         assert not tier.recovered.reason

@@ -57,8 +57,8 @@ class Tier:
     def __post_init__(self) -> None:
         path = self.directory / "host.data"
         shape = (self.host_pages + 1, PAGE_BYTES)
-        if not path.exists():
-            path.write_bytes(bytes(shape[0] * shape[1]))
+        with path.open("ab") as file:
+            file.truncate(shape[0] * shape[1])
         self.pages = np.memmap(path, np.uint8, "r+", shape=shape)
         self.recovered = self.recover()
         write_stamp(self.pages[0].data, self.recovered.header.nonce)
