@@ -37,7 +37,9 @@ from radixd.client.errors import (
 from radixd.client.lease import LeaseState, LeaseStatus
 from radixd.client.operation import Operation
 from radixd.client.results import (
+    Arrival,
     FinishedCopy,
+    HostOccupancy,
     InsertResult,
     Limits,
     Liveness,
@@ -47,12 +49,14 @@ from radixd.client.results import (
     Publication,
     ReleaseResult,
     Reply,
+    SavedLease,
 )
 from radixd.client.sync import Batch, Client, Lease, Session
 from radixd.client.ticket import AttachTicket
 from radixd.client.tokens import Pages, Tokens
 
 __all__ = [
+    "Arrival",
     "AsyncBatch",
     "AsyncClient",
     "AsyncLease",
@@ -70,6 +74,7 @@ __all__ = [
     "Fenced",
     "FinishedCopy",
     "GeometryMismatch",
+    "HostOccupancy",
     "InFlight",
     "InsertResult",
     "Lease",
@@ -96,6 +101,7 @@ __all__ = [
     "Refused",
     "ReleaseResult",
     "Reply",
+    "SavedLease",
     "SeqExpired",
     "SeqReused",
     "Session",

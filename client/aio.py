@@ -20,11 +20,19 @@ from grpc import aio
 from radixd.client import convert
 from radixd.client.backoff import Backoff
 from radixd.client.batch import BatchBuilder
-from radixd.client.channel import CALL_SECONDS, IDLE_REPORT_SECONDS, OPTIONS, SCHEDULE, no_daemon, target
+from radixd.client.channel import (
+    CALL_SECONDS,
+    COPY_POLL_SECONDS,
+    IDLE_REPORT_SECONDS,
+    OPTIONS,
+    SCHEDULE,
+    no_daemon,
+    target,
+)
 from radixd.client.convert import Dedup, Speculative
 from radixd.client.errors import NoSession, RadixError, SessionOver, StaleEpoch, Unreachable, from_rpc, is_passing
 from radixd.client.exchange import Exchange
-from radixd.client.lease import LeaseState, Standing
+from radixd.client.lease import LeaseState, LeaseStatus, Standing
 from radixd.client.opening import Opening
 from radixd.client.operation import Operation
 from radixd.client.results import Occupancy, OpenedSession, Reply
@@ -98,6 +106,20 @@ class AsyncLease(LeaseState):
     free = _lease_verb(AsyncBatch.free)
     release = _lease_verb(AsyncBatch.release)
     move = _lease_verb(AsyncBatch.move)
+    offload = _lease_verb(AsyncBatch.offload)
+    restore = _lease_verb(AsyncBatch.restore)
+
+    async def wait_loaded(self) -> None:
+        """As `Lease.wait_loaded`. Bound it with `asyncio.timeout`."""
+        while self.loading:
+            await asyncio.sleep(COPY_POLL_SECONDS)
+            await self.session.keep_alive()
+
+    async def wait_saved(self) -> None:
+        """As `Lease.wait_saved`. Bound it with `asyncio.timeout`."""
+        while self.status is LeaseStatus.OFFLOADING:
+            await asyncio.sleep(COPY_POLL_SECONDS)
+            await self.session.keep_alive()
 
 
 class AsyncSession(SessionState[AsyncLease]):
@@ -125,6 +147,8 @@ class AsyncSession(SessionState[AsyncLease]):
     acquire = _verb(AsyncBatch.acquire)
     wait = _verb(AsyncBatch.wait)
     activate = _verb(AsyncBatch.activate)
+    offload = _verb(AsyncBatch.offload)
+    restore = _verb(AsyncBatch.restore)
 
     def batch(self) -> AsyncBatch:
         """An empty Batch for this session."""

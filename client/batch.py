@@ -258,6 +258,40 @@ class BatchBuilder(Generic[L]):
 
         return self._add(started)
 
+    def offload(self, lease: L | Operation[L], *, group: int = 0) -> Operation[int]:
+        """Preempt an active lease: save its known tokens to the host, then give up its pages: how many are saved.
+
+        Tell it first, by Insert or Allocate, what the engine has computed. The lease is `offloading` until a later
+        reply's `saved` says that it is offloaded or, where the copy has failed, active as it was.
+        """
+        reference, owner = self._refer(lease), _resolver(lease)
+        self.message.operations.add(group=group).offload.lease.CopyFrom(reference)
+
+        def offloading(answer: Answer) -> int:
+            owner().on_offloading()
+            return answer.offload.host_pages
+
+        return self._add(offloading)
+
+    def restore(
+        self, lease: L, *, allocate_to: int | None = None, reserve_to: int | None = None, group: int = 0
+    ) -> Operation[L]:
+        """Bring an offloaded lease back, to other pages perhaps; lengths as in `acquire`.
+
+        It is `restoring` until `loading` is empty. Computing goes on at `readable`, which is less than was written
+        where a copy has failed.
+        """
+        self._check(lease)
+        verb = cache_pb2.Restore(lease_id=lease.lease_id, allocate_to=allocate_to, reserve_to=reserve_to)
+        self.message.operations.add(group=group, restore=verb)
+
+        def restored(answer: Answer) -> L:
+            told = answer.restore
+            lease.on_restored(page_ids(told.pages), told.readable, frozenset(told.loading))
+            return lease
+
+        return self._add(restored)
+
     def _add(self, settle: Callable[[Answer], T]) -> Operation[T]:
         operation = Operation(len(self.operations), settle)
         self.operations.append(operation)
@@ -292,5 +326,7 @@ def _namespace(extra_key: bytes, cache_salt: bytes) -> types_pb2.Namespace | Non
 
 
 def _activated(lease: L, told: cache_pb2.AcquireResult) -> L:
-    lease.on_activated(page_ids(told.pages), told.device_tokens, told.rollback_tokens)
+    lease.on_activated(
+        page_ids(told.pages), told.device_tokens, told.rollback_tokens, told.host_tokens, frozenset(told.loading)
+    )
     return lease

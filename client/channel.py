@@ -21,6 +21,9 @@ CALL_SECONDS = 10.0
 IDLE_REPORT_SECONDS = 1.0
 """How soon after its last step an idle engine's retired pages go free, though it sends no Batch."""
 
+COPY_POLL_SECONDS = 0.002
+"""How often `wait_loaded` and `wait_saved` ask; pages travel at gigabytes a second."""
+
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MESSAGE_BYTES),

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from radixd.client.errors import from_status
+from radixd.client.errors import Refused, from_status
 from radixd.client.results import (
+    Arrival,
     FinishedCopy,
+    HostOccupancy,
     Limits,
     Liveness,
     MatchResult,
@@ -13,6 +15,7 @@ from radixd.client.results import (
     OpenedSession,
     Publication,
     Reply,
+    SavedLease,
     TablePatch,
 )
 from radixd.client.tokens import page_ids
@@ -45,7 +48,11 @@ def dedup_name(dedup: "types_pb2.Dedup.ValueType") -> str:
 def match_result(message: cache_pb2.MatchResult) -> MatchResult:
     """Lengths in tokens, `unlocked_pages` in pages."""
     return MatchResult(
-        message.device_tokens, message.unlocked_pages, speculative_name(message.speculative), message.rollback_tokens
+        device_tokens=message.device_tokens,
+        host_tokens=message.host_tokens,
+        unlocked_pages=message.unlocked_pages,
+        speculative=speculative_name(message.speculative),
+        rollback_tokens=message.rollback_tokens,
     )
 
 
@@ -61,11 +68,30 @@ def publication(message: cache_pb2.Publication) -> Publication:
 
 def finished_copy(message: cache_pb2.FinishedCopy) -> FinishedCopy:
     """An unset status says that the bytes are in place."""
-    return FinishedCopy(message.copy_id, from_status(message.status) if message.HasField("status") else None)
+    return FinishedCopy(message.copy_id, _error(message))
+
+
+def arrival(message: cache_pb2.Arrival) -> Arrival:
+    """Without its patches: those belong to the lease."""
+    return Arrival(message.lease_id, message.copy_id, message.readable, _error(message))
+
+
+def saved_lease(message: cache_pb2.SavedLease) -> SavedLease:
+    """An unset status says that the lease is offloaded."""
+    return SavedLease(message.lease_id, _error(message))
+
+
+def _error(message: cache_pb2.FinishedCopy | cache_pb2.Arrival | cache_pb2.SavedLease) -> Refused | None:
+    return from_status(message.status) if message.HasField("status") else None
+
+
+def host_occupancy(message: types_pb2.HostOccupancy) -> HostOccupancy:
+    """The host tier's ledger, in pages."""
+    return HostOccupancy(message.total, message.free, message.evictable, message.protected, message.leased)
 
 
 def occupancy(message: types_pb2.Occupancy) -> Occupancy:
-    """The ledger, in pages."""
+    """The device tier's ledger, in pages."""
     return Occupancy(
         total=message.total,
         free=message.free,
@@ -131,6 +157,9 @@ def reply(message: cache_pb2.BatchReply) -> Reply:
         epoch=message.epoch,
         generation=message.generation,
         device=occupancy(message.device),
+        host=host_occupancy(message.host),
         publications=tuple(publication(told) for told in message.publications),
         finished_copies=tuple(finished_copy(told) for told in message.finished_copies),
+        arrivals=tuple(arrival(told) for told in message.arrivals),
+        saved=tuple(saved_lease(told) for told in message.saved),
     )

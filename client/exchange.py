@@ -11,7 +11,7 @@ from radixd.client.batch import BatchBuilder, L
 from radixd.client.errors import LimitExceeded, RadixError, SessionOver, Unreachable, is_passing
 from radixd.client.lease import Standing
 from radixd.client.operation import Operation
-from radixd.client.results import Occupancy, OpenedSession, Reply
+from radixd.client.results import HostOccupancy, Occupancy, OpenedSession, Reply
 from radixd.v1 import cache_pb2
 
 
@@ -52,6 +52,7 @@ class Exchange(Generic[L]):
         self.launched = 0
         self.completed = 0
         self.device: Occupancy | None = None
+        self.host: HostOccupancy | None = None
         self.generation = opened.generation
         self._lease_class = lease_class
         self._next_seq = 1
@@ -142,7 +143,7 @@ class Exchange(Generic[L]):
         if not self.standing.unpatched:
             self._ack = message.seq
         reply = convert.reply(message)
-        self.device, self.generation = reply.device, reply.generation
+        self.device, self.host, self.generation = reply.device, reply.host, reply.generation
         if not batch.outcome.done():
             batch.outcome.set_result(reply)
 
@@ -187,6 +188,15 @@ class Exchange(Generic[L]):
             lease = standing.copies.pop(finished.copy_id, None)
             if lease is not None:
                 lease.on_copy_ended(finished.copy_id)
+        for arrival in message.arrivals:
+            lease = standing.leases.get(arrival.lease_id)
+            if lease is not None:
+                patches = [convert.table_patch(patch) for patch in arrival.patches]
+                lease.on_arrived(arrival.copy_id, arrival.readable, patches)
+        for ended in message.saved:
+            lease = standing.leases.get(ended.lease_id)
+            if lease is not None:
+                lease.on_saved(saved=not ended.HasField("status"))
 
     def _apply_patches(self) -> None:
         for lease in self.standing.unpatched:

@@ -14,12 +14,22 @@ NO_PAGES_YET.flags.writeable = False
 
 
 class LeaseStatus(StrEnum):
-    """opening: the daemon has not answered yet. waiting: tokens, no pages. active: has a page table. released: void."""
+    """What a lease has, and with that, which verbs it accepts."""
 
     OPENING = "opening"
+    """The daemon has not answered yet."""
     WAITING = "waiting"
+    """Tokens, no pages."""
     ACTIVE = "active"
+    """A page table. While `loading` is not empty, part of its prefix is still arriving from the host."""
+    OFFLOADING = "offloading"
+    """Being saved to the host; the page table is still its own. Match and Release alone."""
+    OFFLOADED = "offloaded"
+    """On the host, no pages. Match, Restore and Release alone."""
+    RESTORING = "restoring"
+    """Has a page table again, whose bytes are still arriving. Match and Release alone."""
     RELEASED = "released"
+    """Void."""
 
 
 class Standing:
@@ -47,13 +57,22 @@ class LeaseState:
         self._pages = NO_PAGES_YET
         self._patches: list[TablePatch] = []
         self._copies: set[int] = set()
+        self.loading: frozenset[int] = frozenset()
+        """Copies from the host that have not ended. Unless it is empty, nothing of the lease may be computed."""
         self.status = LeaseStatus.OPENING
         self.lease_id = 0
         self.known = 0
         self.written = 0
         self.published = 0
         self.device_tokens = 0
-        """Tokens whose KV the lease reads from the cache. Computing starts here."""
+        """Tokens whose KV the lease reads from the cache, those that are arriving too. Computing starts here."""
+        self.host_tokens = 0
+        """Of them, those that the host had, or was sending."""
+        self.readable = 0
+        """Tokens whose KV it had when it became active, or was restored, and can read once `loading` is empty.
+
+        A copy that failed has made it less than was promised: computing starts here then.
+        """
         self.rollback_tokens = 0
         """What the pool's speculative mode took off the common prefix."""
 
@@ -100,11 +119,18 @@ class LeaseState:
         self.status = LeaseStatus.WAITING
         self.standing.leases[lease_id] = self
 
-    def on_activated(self, pages: Pages, device_tokens: int, rollback_tokens: int) -> None:
-        """The whole page table has come."""
+    def on_activated(
+        self,
+        pages: Pages,
+        device_tokens: int,
+        rollback_tokens: int,
+        host_tokens: int = 0,
+        loading: frozenset[int] = frozenset(),
+    ) -> None:
+        """The whole page table has come, the bytes in it perhaps not."""
         self._pages = pages
-        self.written = self.published = self.device_tokens = device_tokens
-        self.rollback_tokens = rollback_tokens
+        self.written = self.published = self.readable = self.device_tokens = device_tokens
+        self.host_tokens, self.rollback_tokens, self.loading = host_tokens, rollback_tokens, loading
         self.status = LeaseStatus.ACTIVE
 
     def on_grown(self, pages: Pages, known: int) -> None:
@@ -128,12 +154,15 @@ class LeaseState:
 
     def apply_patches(self) -> None:
         """Put the canonical pages into the table."""
-        if self.status is LeaseStatus.ACTIVE and self._patches:
-            table = self._pages.copy()
-            for patch in self._patches:
-                table[patch.first_page : patch.first_page + patch.pages.size] = patch.pages
-            self._pages = _frozen(table)
+        if self._patches and self._pages.size:
+            self._patch(self._patches)
         self._patches.clear()
+
+    def _patch(self, patches: Sequence[TablePatch]) -> None:
+        table = self._pages.copy()
+        for patch in patches:
+            table[patch.first_page : patch.first_page + patch.pages.size] = patch.pages
+        self._pages = _frozen(table)
 
     def on_freed(self, length: int, allocated: int) -> None:
         """Pages above `allocated` are given up, tokens above `length` forgotten."""
@@ -143,18 +172,58 @@ class LeaseState:
 
     def on_released(self) -> None:
         """The id is void."""
-        self._pages = NO_PAGES_YET
-        self._patches.clear()
+        self._lose_pages()
         self.status = LeaseStatus.RELEASED
         self.standing.leases.pop(self.lease_id, None)
 
     def on_retracted(self, known: int) -> None:
         """Back to waiting, with all tokens and no pages."""
         self.known += known
+        self._lose_pages()
+        self.written = self.published = self.readable = self.device_tokens = self.host_tokens = self.rollback_tokens = 0
+        self.status = LeaseStatus.WAITING
+
+    def on_offloading(self) -> None:
+        """It is about to be saved. Patches that are on their way still belong into the table: a copy may fail."""
+        self.status = LeaseStatus.OFFLOADING
+
+    def on_saved(self, *, saved: bool) -> None:
+        """The Offload has ended. Not so where the lease was released or retracted meanwhile."""
+        if self.status is not LeaseStatus.OFFLOADING:
+            return
+        if saved:
+            self._lose_pages()
+        self.status = LeaseStatus.OFFLOADED if saved else LeaseStatus.ACTIVE
+
+    def on_restored(self, pages: Pages, readable: int, loading: frozenset[int]) -> None:
+        """The whole page table has come back, the bytes in it perhaps not."""
+        self._pages, self.readable, self.loading = pages, readable, loading
+        self.status = LeaseStatus.RESTORING if loading else LeaseStatus.ACTIVE
+
+    def on_arrived(self, copy_id: int, readable: int, patches: Sequence[TablePatch]) -> None:
+        """A copy has ended.
+
+        Its patches belong to pages that nothing was computed in yet, so they need no step boundary. News of a copy
+        that the lease does not wait for concerns an earlier activation of it, before it was retracted.
+        """
+        if copy_id not in self.loading:
+            return
+        if patches:
+            self._patch(patches)
+        if readable < self.readable:
+            resident = self.device_tokens - self.host_tokens
+            self.readable = readable
+            self.device_tokens = min(self.device_tokens, readable)
+            self.host_tokens = max(0, self.device_tokens - resident)
+            self.published, self.written = min(self.published, readable), min(self.written, readable)
+        self.loading -= {copy_id}  # last: whoever sees it empty sees the rest
+        if not self.loading and self.status is LeaseStatus.RESTORING:
+            self.status = LeaseStatus.ACTIVE
+
+    def _lose_pages(self) -> None:
         self._pages = NO_PAGES_YET
         self._patches.clear()
-        self.written = self.published = self.device_tokens = self.rollback_tokens = 0
-        self.status = LeaseStatus.WAITING
+        self.loading = frozenset()
 
     def on_copy_started(self, copy_id: int) -> None:
         """A Move is on its way."""

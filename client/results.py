@@ -11,6 +11,8 @@ class MatchResult:
     """The longest cached prefix, in whole pages."""
 
     device_tokens: int
+    host_tokens: int
+    """Beyond them: on the host alone, or on their way from there."""
     unlocked_pages: int
     """Of the pages matched, those under no lock: what an Acquire would have to lock."""
     speculative: str
@@ -60,8 +62,26 @@ class FinishedCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """A copy from the host that a lease waited for has ended; `error` is None where the bytes are in place."""
+
+    lease_id: int
+    copy_id: int
+    readable: int
+    error: Refused | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLease:
+    """An Offload that has ended: `error` is None where the lease is offloaded, otherwise it is active as it was."""
+
+    lease_id: int
+    error: Refused | None
+
+
+@dataclass(frozen=True, slots=True)
 class Occupancy:
-    """One tier's ledger in pages: total = free + evictable + protected + leased + retired; the rest overlaps these."""
+    """The device tier's ledger, pages: total = free + evictable + protected + leased + retired; the rest overlaps."""
 
     total: int
     free: int
@@ -80,6 +100,19 @@ class Occupancy:
 
 
 @dataclass(frozen=True, slots=True)
+class HostOccupancy:
+    """The host tier's ledger in pages: total = free + evictable + protected + leased. All 0 where there is none."""
+
+    total: int
+    free: int
+    evictable: int
+    protected: int
+    """Cached, held by a lock or by an offloaded lease."""
+    leased: int
+    """Saved for offloaded leases, or being written by a copy."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What a Batch brought besides its operations' own results."""
 
@@ -87,8 +120,11 @@ class Reply:
     epoch: int
     generation: int
     device: Occupancy
+    host: HostOccupancy
     publications: tuple[Publication, ...]
     finished_copies: tuple[FinishedCopy, ...]
+    arrivals: tuple[Arrival, ...]
+    saved: tuple[SavedLease, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from radixd.client.errors import SessionOver, Unreachable
 from radixd.client.exchange import Exchange
 from radixd.client.lease import Standing
 from radixd.client.opening import Opening
-from radixd.client.results import Limits, Liveness, Occupancy, OpenedSession
+from radixd.client.results import HostOccupancy, Limits, Liveness, Occupancy, OpenedSession
 from radixd.client.ticket import AttachTicket
 from radixd.v1 import session_pb2
 
@@ -87,6 +87,11 @@ class SessionState(Generic[L]):
     def device(self) -> Occupancy | None:
         """The device tier's ledger as the last reply told it; None before the first."""
         return self.exchange.device
+
+    @property
+    def host(self) -> HostOccupancy | None:
+        """The host tier's ledger as the last reply told it, all 0 where there is none; None before the first."""
+        return self.exchange.host
 
     @property
     def launched(self) -> int:

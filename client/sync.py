@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,7 +22,15 @@ import grpc
 from radixd.client import convert
 from radixd.client.backoff import Backoff
 from radixd.client.batch import BatchBuilder
-from radixd.client.channel import CALL_SECONDS, IDLE_REPORT_SECONDS, OPTIONS, SCHEDULE, no_daemon, target
+from radixd.client.channel import (
+    CALL_SECONDS,
+    COPY_POLL_SECONDS,
+    IDLE_REPORT_SECONDS,
+    OPTIONS,
+    SCHEDULE,
+    no_daemon,
+    target,
+)
 from radixd.client.convert import Dedup, Speculative
 from radixd.client.errors import (
     NoSession,
@@ -33,7 +42,7 @@ from radixd.client.errors import (
     is_passing,
 )
 from radixd.client.exchange import Exchange
-from radixd.client.lease import LeaseState, Standing
+from radixd.client.lease import LeaseState, LeaseStatus, Standing
 from radixd.client.opening import Opening
 from radixd.client.operation import Operation
 from radixd.client.results import Occupancy, OpenedSession, Reply
@@ -105,6 +114,27 @@ class Lease(LeaseState):
     free = _lease_verb(Batch.free)
     release = _lease_verb(Batch.release)
     move = _lease_verb(Batch.move)
+    offload = _lease_verb(Batch.offload)
+    restore = _lease_verb(Batch.restore)
+
+    def wait_loaded(self, timeout: float) -> None:
+        """Send empty Batches until `loading` is empty. For scripts; an engine has other requests to run meanwhile.
+
+        Raises TimeoutError after `timeout` seconds; the lease is as it was.
+        """
+        self._wait_while(lambda: bool(self.loading), timeout)
+
+    def wait_saved(self, timeout: float) -> None:
+        """As `wait_loaded`, until an Offload has ended: the lease is offloaded then, or active where it failed."""
+        self._wait_while(lambda: self.status is LeaseStatus.OFFLOADING, timeout)
+
+    def _wait_while(self, busy: Callable[[], bool], timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while busy():
+            if time.monotonic() >= end:
+                raise TimeoutError(f"lease {self.lease_id} is still {self.status} after {timeout:g} s")
+            time.sleep(COPY_POLL_SECONDS)
+            self.session.keep_alive()
 
 
 class Session(SessionState[Lease]):
@@ -135,6 +165,8 @@ class Session(SessionState[Lease]):
     acquire = _verb(Batch.acquire)
     wait = _verb(Batch.wait)
     activate = _verb(Batch.activate)
+    offload = _verb(Batch.offload)
+    restore = _verb(Batch.restore)
 
     def batch(self) -> Batch:
         """An empty Batch for this session."""

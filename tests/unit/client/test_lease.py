@@ -113,3 +113,92 @@ def test_copies_are_seen_until_each_has_ended(lease, standing):
     assert lease.copying
     lease.on_copy_ended(2)
     assert not lease.copying
+
+
+@pytest.fixture
+def loading(standing):
+    """Two of its three pages are cached; the second is arriving under copy 11."""
+    lease = LeaseState(standing)
+    lease.on_opened(8, known=10)
+    lease.on_activated(pages(5, 3, 9), 8, 0, host_tokens=4, loading=frozenset({11}))
+    return lease
+
+
+def test_a_lease_is_loading_until_its_copy_has_arrived(loading):
+    assert (loading.status, loading.device_tokens, loading.host_tokens) == (LeaseStatus.ACTIVE, 8, 4)
+    assert (loading.loading, loading.readable) == ({11}, 8)
+    loading.on_arrived(11, 8, [])
+    assert (loading.loading, loading.readable, loading.host_tokens) == (frozenset(), 8, 4)
+
+
+def test_a_copy_that_failed_shortens_the_hit_and_patches_the_table_at_once(loading):
+    before = loading.pages
+    loading.on_arrived(11, 4, [TablePatch(1, pages(7))])
+    assert loading.pages.tolist() == [5, 7, 9]
+    assert before.tolist() == [5, 3, 9]
+    assert (loading.readable, loading.device_tokens, loading.host_tokens) == (4, 4, 0)
+    assert (loading.published, loading.written, loading.loading) == (4, 4, frozenset())
+
+
+def test_an_arrival_for_an_earlier_activation_changes_nothing(loading):
+    loading.on_retracted(known=0)
+    loading.on_arrived(11, 4, [TablePatch(1, pages(7))])
+    assert (loading.status, loading.allocated, loading.loading) == (LeaseStatus.WAITING, 0, frozenset())
+    loading.on_activated(pages(1, 2, 3), 8, 0, host_tokens=8, loading=frozenset({12}))
+    loading.on_arrived(11, 0, [TablePatch(0, pages(7, 8))])
+    assert (loading.pages.tolist(), loading.loading, loading.readable) == ([1, 2, 3], {12}, 8)
+
+
+def test_offload_and_restore_bring_the_lengths_back_on_other_pages(lease):
+    lease.on_inserted(10, 0, 8, [])
+    lease.on_offloading()
+    assert (lease.status, lease.pages.tolist()) == (LeaseStatus.OFFLOADING, [5, 3, 9])
+    lease.on_saved(saved=True)
+    assert (lease.status, lease.allocated, lease.known, lease.written) == (LeaseStatus.OFFLOADED, 0, 10, 10)
+    lease.on_restored(pages(2, 4, 6), 10, frozenset({1, 2}))
+    lease.on_arrived(1, 10, [])
+    assert (lease.status, lease.loading) == (LeaseStatus.RESTORING, {2})
+    lease.on_arrived(2, 10, [])
+    assert (lease.status, lease.readable, lease.published, lease.written) == (LeaseStatus.ACTIVE, 10, 8, 10)
+    assert lease.pages.tolist() == [2, 4, 6]
+
+
+def test_a_restore_with_nothing_to_copy_is_active_at_once(lease):
+    lease.on_offloading()
+    lease.on_saved(saved=True)
+    lease.on_restored(pages(5, 3, 9), 4, frozenset())
+    assert (lease.status, lease.readable) == (LeaseStatus.ACTIVE, 4)
+
+
+def test_a_restore_that_failed_goes_on_from_what_is_readable(lease):
+    lease.on_inserted(10, 0, 8, [])
+    lease.on_offloading()
+    lease.on_saved(saved=True)
+    lease.on_restored(pages(2, 4, 6), 10, frozenset({1, 2}))
+    lease.on_arrived(2, 8, [])
+    lease.on_arrived(1, 0, [TablePatch(0, pages(7, 8))])
+    assert (lease.status, lease.readable) == (LeaseStatus.ACTIVE, 0)
+    assert (lease.published, lease.written, lease.device_tokens, lease.known) == (0, 0, 0, 10)
+    assert lease.pages.tolist() == [7, 8, 6]
+
+
+def test_an_offload_that_failed_leaves_the_lease_as_it_was_and_with_its_patches(lease):
+    lease.on_offloading()
+    lease.on_published(8, [TablePatch(1, pages(8))])
+    lease.apply_patches()
+    lease.on_saved(saved=False)
+    assert (lease.status, lease.pages.tolist()) == (LeaseStatus.ACTIVE, [5, 8, 9])
+
+
+def test_the_end_of_an_offload_is_no_business_of_a_retracted_lease(lease):
+    lease.on_offloading()
+    lease.on_retracted(known=0)
+    lease.on_saved(saved=True)
+    assert lease.status is LeaseStatus.WAITING
+
+
+def test_a_patch_that_comes_after_the_pages_have_gone_is_dropped(lease):
+    lease.on_retracted(known=0)
+    lease.on_published(8, [TablePatch(1, pages(8))])
+    lease.apply_patches()
+    assert lease.allocated == 0
