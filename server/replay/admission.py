@@ -77,7 +77,7 @@ class Admission:
     def _activate(self, step: StepBatch, running: RunningRequest) -> None:
         lease = running.held
         allocate_to = min(lease.known, (running.matched or 0) + self._chunk)
-        reserve_to = max(lease.known, running.last + 1 + running.drafts) if running.reserve_all else lease.known
+        reserve_to = running.whole_length if running.reserve_all else lease.known
         operation = step.ops.activate(lease, allocate_to=allocate_to, reserve_to=reserve_to, group=IN_LINE)
         step.expect("acquire", operation, partial(self._take_pages, running))
 
@@ -85,7 +85,8 @@ class Admission:
         running.lease = operation.result()
 
     def _take_match(self, running: RunningRequest, operation: Operation[MatchResult]) -> None:
-        running.matched = operation.result().device_tokens
+        found = operation.result()
+        running.matched = found.device_tokens + found.host_tokens
 
     def _take_pages(self, running: RunningRequest, operation: Operation[Lease]) -> None:
         error = operation.error

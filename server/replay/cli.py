@@ -7,8 +7,9 @@ from pathlib import Path
 from radixd.server.cli.command import Commands, add_command
 
 EXAMPLES = """\
-Without --trace: conversations from a seed, four schedulers, decode, kills, aborts and rejected drafts, on a CPU pool of
-1 GiB. With --trace: one scheduler, prompts only, no faults, on a pool without memory that holds everything.
+Without --trace: conversations from a seed, four schedulers, decode, kills, aborts, rejected drafts and preemptions, on
+a CPU pool of 1 GiB with a host tier as large. With --trace: one scheduler, prompts only, no faults, on a pool without
+memory that holds everything.
 
 examples:
   radixd replay                                                     every byte checked, in a minute or two
@@ -16,6 +17,7 @@ examples:
   radixd replay --trace conversation_trace.jsonl --pool-tokens 3000064 --policy lru
   radixd replay --trace conversation_trace.jsonl --requests 1000 --schedulers 8 --decode \\
       --device cpu_async --geometry tiny --pool-tokens 1280000 --kill-every 45
+  radixd replay --geometry tiny --pool-tokens 12800 --host-pages 400 --preempt 20 --restart-every 100
   radixd replay --target /run/radixd/radixd.sock --requests 200     drive a daemon that runs already
 """
 
@@ -45,6 +47,10 @@ def _add_pool_flags(parser: argparse.ArgumentParser) -> None:
     pool.add_argument("--pool-tokens", type=_positive, metavar="N", help="default: 1 GiB; on meta 100,000,000")
     pool.add_argument("--policy", metavar="NAME", help="what is evicted first")
     pool.add_argument("--layout", choices=("page_first", "layer_first"))
+    pool.add_argument(
+        "--host-pages", type=_count, metavar="N", help="of a host tier; 0: none; default: the pool's, with --trace none"
+    )
+    pool.add_argument("--write-policy", metavar="NAME", help="when pages go to the host; default: write_back")
 
 
 def _add_fault_flags(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +61,13 @@ def _add_fault_flags(parser: argparse.ArgumentParser) -> None:
     faults.add_argument("--aborts", type=_count, metavar="N", help="requests that end half way, a step in flight")
     faults.add_argument("--rollbacks", type=_count, metavar="N", help="requests whose draft tokens are rejected")
     faults.add_argument("--reconnects", type=_count, metavar="N", help="streams that break and are resumed")
+    faults.add_argument("--preempt", type=_count, metavar="N", help="requests offloaded half way, and restored")
+    faults.add_argument(
+        "--restart-every",
+        type=_count,
+        metavar="N",
+        help="stop or kill the daemon, by turns, each N requests, and start another; 0: never",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from radixd.client import NeverFits, NoPages, Operation, Pages, Session
 from radixd.server.replay.admission import Admission
 from radixd.server.replay.journal import Journal
 from radixd.server.replay.kernel import Kernel
+from radixd.server.replay.preemption import Preemption
 from radixd.server.replay.running import Access, RunningRequest, Work
 from radixd.server.replay.step_batch import StepBatch, must
 from radixd.server.replay.tally import EndKind, Outcome
@@ -23,6 +24,9 @@ CHUNK_TOKENS = 2_048
 MAX_RUNNING = 8
 
 STEPS_BETWEEN_RECONNECTS = 32
+
+IDLE_SECONDS = 0.002
+"""Between two turns of an engine that can do nothing but wait for copies."""
 
 
 class Engine:
@@ -40,14 +44,17 @@ class Engine:
         self._kernel = kernel
         self._journal = journal
         self._admission = Admission(requests, CHUNK_TOKENS, self._start, self._reject)
+        self._preemption = Preemption(
+            session, lambda: journal.tally, self._admission.put_back, self._restore, self._reject
+        )
         self._reconnects = reconnects
         self._running: list[RunningRequest] = []
         """In the order of their activation."""
         self._in_flight: list[Work] = []
 
     def run(self) -> None:
-        """Until nothing is queued, running or in flight."""
-        while self._running or self._in_flight or not self._admission.is_empty:
+        """Until nothing is queued, running, preempted or in flight."""
+        while self._running or self._in_flight or self._preemption or not self._admission.is_empty:
             self.step()
 
     def step(self) -> None:
@@ -61,8 +68,9 @@ class Engine:
         batch = StepBatch(self._session)
         self._build(batch)
         batch.run(self._journal.tally, reconnect=self._is_to_reconnect())
-        if not works and not self._running:
-            time.sleep(min(self._admission.retry_after, 0.05))
+        self._take_copies()
+        if not works and all(running.arriving for running in self._running):
+            time.sleep(min(self._admission.retry_after, 0.05) or IDLE_SECONDS)
 
     def _is_to_reconnect(self) -> bool:
         if not self._reconnects or self._session.launched % STEPS_BETWEEN_RECONNECTS:
@@ -74,6 +82,8 @@ class Engine:
         budget = CHUNK_TOKENS
         works = []
         for running in self._running:
+            if running.arriving:
+                continue
             before = running.launched
             work = running.next_work(budget)
             if work is not None:
@@ -83,13 +93,18 @@ class Engine:
         return works
 
     def _build(self, batch: StepBatch) -> None:
-        for running in [running for running in self._running if running.done or _to_abort(running)]:
+        for running in [running for running in self._running if running.done or (running.abort and running.half_way)]:
             self._release(batch, running)
-        self._preempt(batch)
+        for victim in self._victims():
+            self._running.remove(victim)
+            self._preemption.preempt(batch, victim, self._running.append)
         for running in self._running:
-            self._insert(batch, running)
-            self._grow(batch, running)
-        self._admission.build(batch, MAX_RUNNING - len(self._running))
+            if not running.arriving:
+                self._insert(batch, running)
+                self._grow(batch, running)
+        room = MAX_RUNNING - len(self._running)
+        room -= self._preemption.build(batch, room)
+        self._admission.build(batch, room)
 
     def _release(self, batch: StepBatch, running: RunningRequest) -> None:
         """Finished: publish what completed steps have written. Aborted: at once, in the middle of a step."""
@@ -99,31 +114,21 @@ class Engine:
             operation = batch.ops.release(lease, publish_to=running.last, after_step=launched - 1, tokens=tokens)
             self._end(running, "finished")
         else:
-            publish_to = running.launched if running.request.index % 2 else 0
+            publish_to = running.launched if running.request.index % 2 and not running.arriving else 0
             operation = batch.ops.release(lease, publish_to=publish_to, after_step=launched, tokens=running.untold)
             self._end(running, "aborted")
         batch.expect("release", operation, must)
         self._running.remove(running)
 
-    def _preempt(self, batch: StepBatch) -> None:
-        """A request that has no slot for its next token takes those of the youngest, itself perhaps."""
-        if not any(running.refused and running.launched >= running.held.allocated for running in self._running):
-            return
-        victims = [running for running in self._running if running.launched < running.last]
-        if not victims:
-            return
-        victim = victims[-1]
-        operation = batch.ops.release(
-            victim.held,
-            publish_to=victim.launched,
-            after_step=self._session.launched,
-            keep=True,
-            tokens=victim.untold,
-        )
-        batch.expect("release (keep)", operation, must)
-        self._running.remove(victim)
-        self._admission.put_back(victim)
-        self._journal.tally.preemptions += 1
+    def _victims(self) -> list[RunningRequest]:
+        """Who is to be preempted: those that were chosen, or one where another has no slot for its next token.
+
+        The latter takes those of the youngest, itself perhaps.
+        """
+        unfinished = [running for running in self._running if running.launched < running.last]
+        chosen = [it for it in unfinished if it.preempt and it.half_way and not it.arriving]
+        stuck = any(running.refused and running.launched >= running.held.allocated for running in self._running)
+        return chosen or (unfinished[-1:] if stuck else [])
 
     def _insert(self, batch: StepBatch, running: RunningRequest) -> None:
         """Publish whole pages, once the step just launched has written them; give up pages of rejected drafts."""
@@ -161,11 +166,21 @@ class Engine:
 
     def _start(self, running: RunningRequest) -> None:
         running.start()
-        lease = running.held
-        # What is matchable is written: not in the first step that uses it, but now.
-        self._kernel.check(running, Access(lease.pages, 0, running.seeds[: lease.device_tokens]))
-        self._kernel.poison(lease, lease.device_tokens // self._session.page_size)
         self._running.append(running)
+
+    def _restore(self, running: RunningRequest) -> None:
+        running.restore()
+        self._running.append(running)
+
+    def _take_copies(self) -> None:
+        """What has arrived is checked at once, not in the first step that uses it."""
+        self._running += self._preemption.take_unsaved()
+        for running in self._running:
+            if running.arriving and not running.held.loading:
+                running.arrive()
+                lease = running.held
+                self._kernel.check(running, Access(lease.pages, 0, running.seeds[: running.launched]))
+                self._kernel.poison(lease, -(-lease.readable // self._session.page_size))
 
     def _reject(self, running: RunningRequest) -> None:
         self._end(running, "never_fit")
@@ -173,9 +188,5 @@ class Engine:
     def _end(self, running: RunningRequest, end: EndKind) -> None:
         request = running.request
         self._journal.tally.output_tokens += max(0, running.completed + 1 - request.prompt.size)
-        self._journal.end(Outcome(request.index, end, request.prompt.size, running.first_hit or 0))
-
-
-def _to_abort(running: RunningRequest) -> bool:
-    """Halfway through what the cache did not give, with a step in flight."""
-    return running.abort and 2 * running.launched >= (running.first_hit or 0) + running.last
+        hit = running.first_hit or 0
+        self._journal.end(Outcome(request.index, end, request.prompt.size, hit, running.first_host_hit))

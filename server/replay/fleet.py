@@ -25,6 +25,7 @@ class Results:
     """By request index."""
     tally: Tally = field(default_factory=Tally)
     kills: int = 0
+    restarts: int = 0
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -52,12 +53,24 @@ class Fleet:
     Args:
         kill_every: SIGKILL one scheduler whenever so many more requests have ended, and let a new one take over what it
             had not finished; 0: never.
+        restart_every: restart the daemon whenever so many more requests have ended; 0: never.
+        restart: does it. It may raise DaemonFailed.
         watch: called a few times a second.
     """
 
-    def __init__(self, requests: int, kill_every: int, watch: Callable[[Results], None]) -> None:
+    def __init__(
+        self,
+        requests: int,
+        *,
+        kill_every: int,
+        restart_every: int,
+        restart: Callable[[], None],
+        watch: Callable[[Results], None],
+    ) -> None:
         self.results = Results(requests)
         self._kill_every = kill_every
+        self._restart_every = restart_every
+        self._restart = restart
         self._watch = watch
         self._spawn = multiprocessing.get_context("spawn")
         self._alive: list[_Scheduler] = []
@@ -71,6 +84,7 @@ class Fleet:
             while self._alive and not self.results.failures:
                 self._listen()
                 self._kill_on_schedule()
+                self._restart_on_schedule()
                 self._watch(self.results)
                 if time.monotonic() - self._news > STALL_SECONDS:
                     self.results.failures.append(f"nothing has finished for {STALL_SECONDS:.0f} s: given up")
@@ -134,6 +148,13 @@ class Fleet:
         if left:
             name = victim.job.name.partition("+")[0]
             self._start(replace(victim.job, name=f"{name}+{self.results.kills}", indices=left, reconnects=0))
+
+    def _restart_on_schedule(self) -> None:
+        due = len(self.results.outcomes) // self._restart_every if self._restart_every else 0
+        if self.results.restarts < due and self._alive:
+            self._restart()
+            self.results.restarts += 1
+            self._news = time.monotonic()
 
     def _unfinished(self, job: Job) -> tuple[int, ...]:
         return tuple(index for index in job.indices if index not in self.results.outcomes)

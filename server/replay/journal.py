@@ -16,10 +16,13 @@ class Journal:
         self._outcomes: list[Outcome] = []
         self._sent = time.monotonic()
         self.tally = Tally()
+        self.ended: set[int] = set()
+        """Indices of the requests that are over."""
 
     def end(self, outcome: Outcome) -> None:
         """A request is over."""
         self._outcomes.append(outcome)
+        self.ended.add(outcome.index)
         if time.monotonic() - self._sent >= REPORT_SECONDS:
             self.flush()
 

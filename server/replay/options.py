@@ -17,9 +17,17 @@ POOL_BYTES = 2**30
 META_TOKENS = 100_000_000
 """Without memory a pool may as well hold everything: the conversation trace has 1,411,425 distinct full pages."""
 
-POOL_FLAGS = ("geometry", "device", "pool_tokens", "policy", "layout")
+POOL_FLAGS = ("geometry", "device", "pool_tokens", "policy", "layout", "host_pages", "write_policy", "restart_every")
 
-DEFAULTS: Mapping[str, object] = {"geometry": "glm-5.3", "policy": "priority", "layout": "page_first", "seed": 0}
+DEFAULTS: Mapping[str, object] = {
+    "geometry": "glm-5.3",
+    "policy": "priority",
+    "layout": "page_first",
+    "pool_tokens": None,
+    "write_policy": "write_back",
+    "restart_every": 0,
+    "seed": 0,
+}
 
 CONVERSATIONS: Mapping[str, object] = {
     **DEFAULTS,
@@ -31,8 +39,10 @@ CONVERSATIONS: Mapping[str, object] = {
     "aborts": 10,
     "rollbacks": 10,
     "reconnects": 4,
+    "preempt": 10,
+    "host_pages": None,
 }
-"""Defaults of the built-in workload: everything happens at least once."""
+"""Defaults of the built-in workload: everything happens at least once, a restart aside. The host holds another pool."""
 
 TRACE: Mapping[str, object] = {
     **DEFAULTS,
@@ -44,6 +54,8 @@ TRACE: Mapping[str, object] = {
     "aborts": 0,
     "rollbacks": 0,
     "reconnects": 0,
+    "preempt": 0,
+    "host_pages": 0,
 }
 """Defaults of a trace: its hits, exactly."""
 
@@ -62,6 +74,8 @@ class Options:
     aborts: int
     rollbacks: int
     reconnects: int
+    preempts: int
+    restart_every: int
     report: Path | None
 
     @property
@@ -72,7 +86,13 @@ class Options:
     def choose_faults(self, workload: Workload) -> Faults:
         """Which of its requests go wrong. ValueError where too few can."""
         lengths = workload.output_lengths()
-        return Faults.choose(lengths, aborts=self.aborts, rollbacks=self.rollbacks, seed=self.workload.seed)
+        return Faults.choose(
+            lengths,
+            aborts=self.aborts,
+            rollbacks=self.rollbacks,
+            preempts=self.preempts,
+            seed=self.workload.seed,
+        )
 
     @classmethod
     def read(cls, args: Namespace) -> Self:
@@ -81,31 +101,47 @@ class Options:
         given = {name: value for name, value in vars(args).items() if value is not None}
         useless = [f"--{name.replace('_', '-')}" for name in POOL_FLAGS if name in given and args.target]
         if useless:
-            raise ValueError(f"{', '.join(useless)}: the daemon at --target has its pool already; leave it out")
+            raise ValueError(f"{', '.join(useless)}: the daemon at --target is there already; leave it out")
         filled = Namespace(**{**defaults, **given})
         if args.requests == "all":
             filled.requests = None
         if filled.requests is not None:  # few requests bear few faults
-            filled.aborts = given.get("aborts", min(filled.aborts, filled.requests // 20))
-            filled.rollbacks = given.get("rollbacks", filled.decode * min(filled.rollbacks, filled.requests // 20))
+            few = filled.requests // 20
+            filled.aborts = given.get("aborts", min(filled.aborts, few))
+            filled.rollbacks = given.get("rollbacks", filled.decode * min(filled.rollbacks, few))
+            filled.preempt = given.get("preempt", filled.decode * min(filled.preempt, few))
         return cls(
             target=args.target,
             pool_name=args.pool or "",
-            pool=PoolChoice(
-                filled.geometry,
-                filled.device,
-                args.pool_tokens or _pool_tokens(filled.geometry, filled.device),
-                filled.policy,
-                filled.layout,
-            ),
+            pool=_pool(filled),
             workload=WorkloadChoice(args.trace, filled.requests, filled.decode, filled.seed),
             schedulers=filled.schedulers,
             kill_every=filled.kill_every,
             aborts=filled.aborts,
             rollbacks=filled.rollbacks,
             reconnects=filled.reconnects,
+            preempts=filled.preempt,
+            restart_every=filled.restart_every,
             report=args.report,
         )
+
+
+def _pool(filled: Namespace) -> PoolChoice:
+    tokens = filled.pool_tokens or _pool_tokens(filled.geometry, filled.device)
+    if filled.host_pages is None:
+        host_tokens = 0 if filled.device == "meta" else tokens
+    else:
+        host_tokens = filled.host_pages * load_geometry(filled.geometry).page_size
+    return PoolChoice(
+        geometry=filled.geometry,
+        device=filled.device,
+        tokens=tokens,
+        policy=filled.policy,
+        layout=filled.layout,
+        host_tokens=host_tokens,
+        write_policy=filled.write_policy,
+        keep_state=filled.restart_every > 0,
+    )
 
 
 def _pool_tokens(geometry_name: str, device: str) -> int:

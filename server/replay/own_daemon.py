@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import grpc
@@ -27,60 +28,94 @@ class PoolChoice:
     tokens: int
     policy: str
     layout: str
+    host_tokens: int
+    """Of its host tier; 0: none."""
+    write_policy: str
+    keep_state: bool
+    """The host tier is to outlive the daemon."""
 
 
 class DaemonFailed(Exception):
     """The daemon did not start or did not stop as it should; the message holds the end of its log."""
 
 
-@contextmanager
-def own_daemon(pool: PoolChoice) -> Iterator[str]:
-    """The socket of a daemon that lives as long as the block. Raises DaemonFailed."""
-    with tempfile.TemporaryDirectory(prefix="radixd-replay-") as directory:
-        socket, log = Path(directory, "radixd.sock"), Path(directory, "daemon.log")
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN, "serve", *_flags(pool, socket)],
-                stdout=output,
-                stderr=output,
-                # A ^C is for replay alone: it ends the schedulers first, then the daemon.
-                start_new_session=True,
-            )
+class OwnDaemon:
+    """A daemon in a directory, started with the object. Its sockets and its state stay where they are at a restart."""
+
+    def __init__(self, pool: PoolChoice, directory: Path) -> None:
+        self.socket = directory / "radixd.sock"
+        self._command = [sys.executable, "-c", _MAIN, "serve", *_flags(pool, directory, self.socket)]
+        self._log = directory / "daemon.log"
+        self._restarts = count(1)
+        self._process = self._start()
+
+    def wait_until_serving(self) -> None:
+        """Raises DaemonFailed where it ends instead."""
+        with grpc.insecure_channel(f"unix:{self.socket}", [("grpc.max_reconnect_backoff_ms", 100)]) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+            while self._process.poll() is None:
+                try:
+                    admin.Occupancy(admin_pb2.OccupancyRequest())
+                    return
+                except grpc.RpcError:  # not there yet, or still starting
+                    time.sleep(0.05)
+        raise DaemonFailed(f"the daemon did not start: {self._tail()}")
+
+    def restart(self) -> None:
+        """Tell it to stop, or, every second time, kill it; then start another. Raises DaemonFailed."""
+        if next(self._restarts) % 2:
+            self.stop()
+        else:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._start()
+        self.wait_until_serving()
+
+    def stop(self) -> None:
+        """Raises DaemonFailed where it has ended before, or not as it should."""
+        early = self._process.poll()
+        if early is not None:
+            raise DaemonFailed(f"the daemon ended by itself, status {early}: {self._tail()}")
+        self._process.terminate()
         try:
-            _wait_until_serving(process, socket)
-            yield str(socket)
-        finally:
-            early = process.poll()
-            status = _stop(process)
-            if early is not None:  # whatever else went wrong follows from this
-                raise DaemonFailed(f"the daemon ended by itself, status {early}: {_tail(log)}")
+            status = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise DaemonFailed(f"the daemon did not stop within {STOP_SECONDS:.0f} s: {self._tail()}") from None
         if status:
-            raise DaemonFailed(f"the daemon ended with status {status} when told to stop: {_tail(log)}")
+            raise DaemonFailed(f"the daemon ended with status {status} when told to stop: {self._tail()}")
+
+    def kill(self) -> None:
+        """End it for sure."""
+        self._process.kill()
+        self._process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as output:
+            # A ^C is for replay alone: it ends the schedulers first, then the daemon.
+            return subprocess.Popen(self._command, stdout=output, stderr=output, start_new_session=True)
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-2_000:].strip()
 
 
-def _stop(process: subprocess.Popen[bytes]) -> int:
-    process.terminate()
-    try:
-        return process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
-
-
-def _wait_until_serving(process: subprocess.Popen[bytes], socket: Path) -> None:
-    with grpc.insecure_channel(f"unix:{socket}", [("grpc.max_reconnect_backoff_ms", 100)]) as channel:
-        admin = admin_pb2_grpc.AdminStub(channel)
-        while process.poll() is None:
+@contextmanager
+def own_daemon(pool: PoolChoice) -> Iterator[OwnDaemon]:
+    """A daemon that lives as long as the block. Raises DaemonFailed, whatever else went wrong: that follows from it."""
+    with tempfile.TemporaryDirectory(prefix="radixd-replay-") as directory:
+        daemon = OwnDaemon(pool, Path(directory))
+        try:
+            daemon.wait_until_serving()
             try:
-                admin.Occupancy(admin_pb2.OccupancyRequest())
-                return
-            except grpc.RpcError:  # not there yet, or still starting
-                time.sleep(0.05)
-    raise DaemonFailed("the daemon did not start")
+                yield daemon
+            finally:
+                daemon.stop()
+        finally:
+            daemon.kill()
 
 
-def _flags(pool: PoolChoice, socket: Path) -> list[str]:
-    return [
+def _flags(pool: PoolChoice, directory: Path, socket: Path) -> list[str]:
+    flags = [
         f"--socket={socket}",
         "--metrics=off",
         f"--geometry={pool.geometry}",
@@ -89,7 +124,8 @@ def _flags(pool: PoolChoice, socket: Path) -> list[str]:
         f"--policy={pool.policy}",
         f"--layout={pool.layout}",
     ]
-
-
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-2_000:].strip()
+    if pool.host_tokens:
+        flags += [f"--host-tokens={pool.host_tokens}", f"--write-policy={pool.write_policy}"]
+    if pool.host_tokens and pool.keep_state:
+        flags.append(f"--state-dir={directory / 'state'}")
+    return flags

@@ -16,8 +16,8 @@ SETTLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
-    """The pool after a run."""
+class TierLedger:
+    """One tier after a run."""
 
     total: int
     free: int
@@ -25,13 +25,29 @@ class Ledger:
     """Evictable pages. Free and cached ones are all there should be."""
     held: int
     """Protected, leased or retired, although everyone has left."""
+
+    @property
+    def balanced(self) -> bool:
+        """Everything is given back."""
+        return not self.held and self.free + self.cached == self.total
+
+    def __str__(self) -> str:
+        return f"{self.free:,} free + {self.cached:,} cached + {self.held:,} held = {self.total:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The pool after a run. `host` is all 0 where there is no such tier."""
+
+    device: TierLedger
+    host: TierLedger
     leases: int
     violations: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
         """Everything is given back, and every page and lock was recounted."""
-        return not self.violations and not self.held and not self.leases and self.free + self.cached == self.total
+        return self.device.balanced and self.host.balanced and not self.leases and not self.violations
 
 
 class PoolAdmin:
@@ -60,23 +76,23 @@ class PoolAdmin:
         return pools[0]
 
     def settled(self, sessions: int) -> admin_pb2.PoolOccupancy:
-        """The pool when no more than `sessions` are left, or after SETTLE_SECONDS."""
+        """The pool when no more than `sessions` are left and no copy runs, or after SETTLE_SECONDS."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
             pool = self.occupancy()
-            if (pool.sessions <= sessions and not pool.device.retired) or time.monotonic() > deadline:
+            busy = pool.sessions > sessions or pool.device.retired or pool.device.in_copy or pool.host.leased
+            if not busy or time.monotonic() > deadline:
                 return pool
             time.sleep(0.05)
 
     def ledger(self, pool: admin_pb2.PoolOccupancy) -> Ledger:
         """Recount everything."""
         reply = self._stub.Check(admin_pb2.CheckRequest(pool=self._pool), timeout=CHECK_SECONDS)
-        device = pool.device
+        device, host = pool.device, pool.host
+        held = device.protected + device.leased + device.retired
         return Ledger(
-            total=device.total,
-            free=device.free,
-            cached=device.evictable,
-            held=device.protected + device.leased + device.retired,
+            device=TierLedger(device.total, device.free, device.evictable, held),
+            host=TierLedger(host.total, host.free, host.evictable, host.protected + host.leased),
             leases=pool.active_leases + pool.waiting_leases,
             violations=tuple(reply.violations),
         )

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from radixd.server.cli.output import print_table
 from radixd.server.replay.fleet import Results
+from radixd.server.replay.page_counts import PageCounts
 from radixd.server.replay.pool_admin import Ledger
 from radixd.v1 import admin_pb2
 
@@ -20,7 +21,7 @@ class Report:
     results: Results
     schedulers: int
     pool: admin_pb2.PoolOccupancy
-    evicted_pages: int
+    counts: PageCounts
     ledger: Ledger
     seconds: float
 
@@ -41,6 +42,11 @@ class Report:
         return sum(outcome.hit_tokens for outcome in self.results.outcomes.values())
 
     @property
+    def host_hit_tokens(self) -> int:
+        """Of the hits, those that came from the host."""
+        return sum(outcome.host_hit_tokens for outcome in self.results.outcomes.values())
+
+    @property
     def hit_rate(self) -> float:
         """Of the prompts' tokens."""
         return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
@@ -48,7 +54,7 @@ class Report:
     @property
     def turnovers(self) -> float:
         """Evicted pages as multiples of the pool."""
-        return self.evicted_pages / self.ledger.total
+        return self.counts.evicted_pages / self.ledger.device.total
 
     def figures(self) -> dict[str, object]:
         """Everything, as plain data. Latencies in milliseconds."""
@@ -66,6 +72,8 @@ class Report:
             "prompt_tokens": self.prompt_tokens,
             "output_tokens": tally.output_tokens,
             "hit_tokens": self.hit_tokens,
+            "device_hit_tokens": self.hit_tokens - self.host_hit_tokens,
+            "host_hit_tokens": self.host_hit_tokens,
             "hit_rate": round(self.hit_rate, 6),
             "mismatches": tally.mismatches,
             "mismatch_texts": tally.mismatch_texts,
@@ -74,17 +82,20 @@ class Report:
             "kills": results.kills,
             "rollbacks": tally.rollbacks,
             "preemptions": tally.preemptions,
+            "offloads": tally.offloads,
+            "restores": tally.restores,
             "reconnects": tally.reconnects,
+            "restarts": results.restarts,
             "steps": tally.steps,
             "batches": tally.batches,
-            "pool_pages": ledger.total,
-            "evicted_pages": self.evicted_pages,
+            "pool_pages": ledger.device.total,
+            "host_pages": ledger.host.total,
+            **asdict(self.counts),
             "evicted_pools": round(self.turnovers, 2),
             "ledger_ok": ledger.ok,
             "ledger": {
-                "free": ledger.free,
-                "cached": ledger.cached,
-                "held": ledger.held,
+                "device": asdict(ledger.device),
+                "host": asdict(ledger.host),
                 "leases": ledger.leases,
                 "violations": ledger.violations,
             },
@@ -105,8 +116,10 @@ class Report:
         pool = self.pool
         title = (
             f"replay of {self.results.requests:,} requests by {self.schedulers} schedulers on pool {pool.pool}: "
-            f"{pool.geometry}, {pool.device_kind}, {pool.layout}, {pool.policy}, {self.ledger.total:,} pages"
+            f"{pool.geometry}, {pool.device_kind}, {pool.layout}, {pool.policy}, {self.ledger.device.total:,} pages"
         )
+        if pool.host.total:
+            title += f"; host tier of {pool.host.total:,} pages, {pool.write_policy}"
         print_table(("", title), self._summary())
         print()
         print_table(("hit length, tokens", "requests"), self._hit_lengths())
@@ -117,7 +130,7 @@ class Report:
         print("\nall right" if self.ok else "\nNOT all right")
 
     def _summary(self) -> Iterator[tuple[str, str]]:
-        results, tally, ledger = self.results, self.results.tally, self.ledger
+        results, tally, ledger, counts = self.results, self.results.tally, self.ledger, self.counts
         yield "time", f"{self.seconds:.1f} s, {len(results.outcomes) / self.seconds:,.1f} requests/s"
         yield (
             "requests",
@@ -125,20 +138,34 @@ class Report:
             f"{results.count('never_fit'):,} never fit, {results.unfinished:,} unfinished",
         )
         yield "tokens", f"{self.prompt_tokens:,} prompt, {tally.output_tokens:,} output"
-        yield "hits", f"{self.hit_tokens:,} tokens, {self.hit_rate:.2%} of the prompts"
+        yield (
+            "hits",
+            f"{self.hit_tokens:,} tokens, {self.hit_rate:.2%} of the prompts: "
+            f"{self.hit_tokens - self.host_hit_tokens:,} on the device, {self.host_hit_tokens:,} from the host",
+        )
         yield "bytes", f"{tally.bytes_written:,} written, {tally.bytes_verified:,} verified"
         yield "mismatches", f"{tally.mismatches:,}"
         yield (
             "faults",
             f"{results.kills} kills, {results.count('aborted')} aborts, {tally.rollbacks} rollbacks, "
-            f"{tally.reconnects} reconnects, {tally.preemptions} preemptions",
+            f"{tally.reconnects} reconnects, {results.restarts} restarts",
         )
-        yield "evicted", f"{self.evicted_pages:,} pages, {self.turnovers:.1f} times the pool"
         yield (
-            "ledger",
-            f"{'balanced' if ledger.ok else 'NOT balanced'}: {ledger.free:,} free + {ledger.cached:,} cached + "
-            f"{ledger.held:,} held = {ledger.total:,}; {ledger.leases} leases",
+            "preemptions",
+            f"{tally.preemptions} preemptions: {tally.offloads} offloaded, {tally.restores} restored, "
+            f"{tally.preemptions - tally.offloads} computed again",
         )
+        yield "evicted", f"{counts.evicted_pages:,} pages, {self.turnovers:.1f} times the pool"
+        if ledger.host.total:
+            yield (
+                "copied pages",
+                f"{counts.demoted_pages:,} demoted, {counts.promoted_pages:,} promoted, "
+                f"{counts.offloaded_pages:,} offloaded, {counts.restored_pages:,} restored, "
+                f"{counts.failed_copy_pages:,} failed; {counts.demote_skipped_pages:,} dropped for want of a copy",
+            )
+        yield "ledger", f"{'balanced' if ledger.ok else 'NOT balanced'}: {ledger.device}; {ledger.leases} leases"
+        if ledger.host.total:
+            yield "host ledger", str(ledger.host)
         yield "steps", f"{tally.steps:,} in {tally.batches:,} batches"
 
     def _hit_lengths(self) -> Iterator[tuple[str, int]]:

@@ -42,9 +42,11 @@ class RunningRequest:
     completed step that it was the last one, so one step too many is always in flight when a request ends.
     """
 
-    def __init__(self, request: Request, *, abort: bool = False, drafts: int = 0) -> None:
+    def __init__(self, request: Request, *, abort: bool = False, preempt: bool = False, drafts: int = 0) -> None:
         self.request = request
         self.abort = abort
+        self.preempt = preempt
+        """Still to be preempted on purpose, half way."""
         self.drafts = drafts
         """Draft tokens still to be written, all in one step, and rejected."""
         self.rejected = 0
@@ -58,6 +60,12 @@ class RunningRequest:
         """What a Match has promised while it waits; None: ask."""
         self.waited = 0
         self.first_hit: int | None = None
+        """What its first Acquire has found, once all of it has arrived."""
+        self.first_host_hit = 0
+        self.arriving = False
+        """Bytes of its pages are on their way: it does nothing."""
+        self.host_is_full = False
+        """The host had no room for it: when it is preempted again, it is computed again."""
         self.reserve_all = False
         """After a preemption: reserve the whole length, so that there is no second one."""
         self.refused = False
@@ -85,23 +93,44 @@ class RunningRequest:
         return min(ahead, self.last + 1 + self.drafts)
 
     @property
+    def whole_length(self) -> int:
+        """Slots that it needs in the end."""
+        return max(self.held.known, self.last + 1 + self.drafts)
+
+    @property
+    def half_way(self) -> bool:
+        """Through what the cache did not give."""
+        return 2 * self.launched >= (self.first_hit or 0) + self.last
+
+    @property
     def untold(self) -> Tokens:
         """Tokens that steps launched so far have in, and the daemon does not know."""
         return self.tokens[self.held.known : self.launched]
 
     def start(self) -> None:
-        """Its lease has become active: computing begins behind the hit."""
+        """Its lease has become active: computing begins behind the hit, once that has arrived."""
+        self.launched = self.completed = self.inserted = self.held.device_tokens
+        self.arriving, self.refused = True, False
+
+    def restore(self) -> None:
+        """Its lease has pages again, for all that it had computed."""
+        self.arriving, self.refused = True, False
+
+    def arrive(self) -> None:
+        """What is readable is there: all that was promised, or, after a copy that failed, less."""
         lease = self.held
-        self.launched = self.completed = self.inserted = lease.device_tokens
+        self.launched = self.completed = min(self.launched, lease.readable)
+        self.inserted = min(self.inserted, self.launched)
         self.prefill_to = max(self.request.prompt.size, lease.known)
         if self.first_hit is None:
-            self.first_hit = lease.device_tokens
-        self.refused = False
+            self.first_hit, self.first_host_hit = lease.device_tokens, lease.host_tokens
+        self.arriving = False
 
     def retract(self) -> None:
         """Preempted: all pages are given back; what it published may be hit again."""
         self.matched, self.waited = None, 0
         self.reserve_all = True
+        self.arriving = self.preempt = self.host_is_full = False
 
     def next_work(self, budget: int) -> Work | None:
         """Its part in the step now launched, at most `budget` prompt tokens; None: nothing, or no slots for it."""

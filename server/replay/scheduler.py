@@ -1,5 +1,6 @@
 """One scheduler process: a session, the pool's memory mapped, and an engine's loop over its share of the requests."""
 
+import gc
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from radixd.client import Client, RadixError, Session
+from radixd.client import Client, RadixError, Session, SessionOver, Unreachable
 from radixd.server.replay.engine import Engine
 from radixd.server.replay.faults import Faults
 from radixd.server.replay.journal import Journal
@@ -34,24 +35,41 @@ class Job:
     indices: tuple[int, ...]
     one_by_one: bool
     reconnects: int
+    restarts: bool
+    """The daemon will be restarted: carry on with another session."""
 
 
 def run_scheduler(job: Job, pipe: Connection) -> None:
     """The process's whole life: Progress messages, or a Failure, go up the pipe; its end is the end of the work."""
     try:
         with Client(job.target) as client, _open(client, job) as session:
-            journal = Journal(pipe.send)
-            kernel = Kernel(session, _memory(session), journal)
-            requests = _requests(job, job.choice.open(), session.page_size)
-            if job.one_by_one:
-                run_one_by_one(session, kernel, journal, requests)
-            else:
-                Engine(session, kernel, journal, requests, job.reconnects).run()
+            journal, workload = Journal(pipe.send), job.choice.open()
+            while not _run(job, session, journal, workload):
+                # The old pool's memory goes with the last view of it, and an engine holds some, in a cycle.
+                gc.collect()
             journal.flush()
     except (RadixError, OSError, ValueError) as error:
         _fail(pipe, f"{type(error).__name__}: {error}")
     except Exception:
         _fail(pipe, traceback.format_exc())
+
+
+def _run(job: Job, session: Session, journal: Journal, workload: Workload) -> bool:
+    """Run what has not ended yet, in one session; False where the daemon was restarted before all had."""
+    try:
+        if session.over is not None:
+            session.reopen(PATIENCE_SECONDS)
+        kernel = Kernel(session, _memory(session), journal)
+        requests = _requests(job, workload, session.page_size, frozenset(journal.ended))
+        if job.one_by_one:
+            run_one_by_one(session, kernel, journal, requests)
+        else:
+            Engine(session, kernel, journal, requests, job.reconnects).run()
+    except (SessionOver, Unreachable):
+        if not job.restarts:
+            raise
+        return False
+    return True
 
 
 def _open(client: Client, job: Job) -> Session:
@@ -65,11 +83,14 @@ def _memory(session: Session) -> SlotBytes:
     return PoolBytes(attachment.layout, [views.buffer.numpy() for views in attachment.views])
 
 
-def _requests(job: Job, workload: Workload, page_size: int) -> Iterator[RunningRequest]:
+def _requests(job: Job, workload: Workload, page_size: int, ended: frozenset[int]) -> Iterator[RunningRequest]:
     for index in job.indices:
+        if index in ended:
+            continue
         yield RunningRequest(
             workload[index],
             abort=index in job.faults.aborts,
+            preempt=index in job.faults.preempts,
             # More than a page: whole pages of drafts are there to be given back.
             drafts=page_size + page_size // 8 if index in job.faults.drafts else 0,
         )

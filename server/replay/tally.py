@@ -20,6 +20,8 @@ class Outcome:
     prompt_tokens: int
     hit_tokens: int
     """Of its first Acquire."""
+    host_hit_tokens: int = 0
+    """Of them, those that came from the host."""
 
 
 def _by_verb() -> defaultdict[str, Latencies]:
@@ -37,6 +39,9 @@ class Tally:
     mismatch_texts: list[str] = field(default_factory=list)
     rollbacks: int = 0
     preemptions: int = 0
+    offloads: int = 0
+    """Of the preemptions, those that the host took in."""
+    restores: int = 0
     reconnects: int = 0
     steps: int = 0
     batches: int = 0
@@ -58,6 +63,8 @@ class Tally:
         self.mismatch_texts = (self.mismatch_texts + other.mismatch_texts)[:MAX_MISMATCH_TEXTS]
         self.rollbacks += other.rollbacks
         self.preemptions += other.preemptions
+        self.offloads += other.offloads
+        self.restores += other.restores
         self.reconnects += other.reconnects
         self.steps += other.steps
         self.batches += other.batches
