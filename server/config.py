@@ -6,12 +6,29 @@ from pathlib import Path
 from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.paths import attach_socket, default_socket
+from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.speculative import Speculative
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 
 MESSAGE_BYTES_CAP = 64 * 2**20
 """No configuration allows larger gRPC messages."""
+
+
+@dataclass(frozen=True)
+class HostTierConfig:
+    """A pool's host tier; none where `pages` is 0."""
+
+    pages: int = 0
+    write_policy: WritePolicy = WritePolicy.WRITE_BACK
+    promote_min_pages: int = 2
+    """A hit with fewer pages on the host is computed rather than copied."""
+    free_target_pages: int = 0
+    """Device pages that are kept free by copying the coldest to the host ahead of need."""
+    max_copy_pages: int = 4_096
+    """Under copies to the host at once; beyond it, eviction drops."""
+    state_dir: Path | None = None
+    """Where the tier and its journal outlive the daemon; None: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,9 @@ class PoolConfig:
     speculative: Speculative
     max_context: int
     """Tokens of the longest request that must fit; 0: not asked for."""
+    copy_deadline_seconds: float
+    """A copy that takes longer is logged and counted. It is never given up: it may still write."""
+    host: HostTierConfig
 
     @property
     def usable_tokens(self) -> int:
@@ -60,6 +80,8 @@ class Config:
     """Where Prometheus scrapes; None: nowhere."""
     drain_seconds: float = 10.0
     """How long SIGTERM waits for calls in flight."""
+    state_dir: Path | None = None
+    """Each pool with a host tier has a directory in it; None: host tiers end with the daemon."""
     limits: Limits = field(default_factory=Limits)
     liveness: Liveness = field(default_factory=Liveness)
 
@@ -72,3 +94,8 @@ class Config:
     def lock_file(self) -> Path:
         """The file whose lock says that a daemon owns the sockets."""
         return self.socket.with_name(f"{self.socket.name}.lock")
+
+    @property
+    def state_lock_file(self) -> Path | None:
+        """The file whose lock says that a daemon owns the state directory."""
+        return self.state_dir / ".lock" if self.state_dir else None

@@ -1,11 +1,8 @@
 """Reading a Config from TOML and flags: every mistake is found in one pass and told in one line each."""
 
-import ipaddress
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
-from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -15,6 +12,7 @@ from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes
 from radixd.gpu_pool.paths import MAX_SOCKET_PATH, attach_socket, default_socket
 from radixd.gpu_pool.presets import PRESETS, load_geometry
+from radixd.server import config_values
 from radixd.server.cache.policy import POLICIES
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import (
@@ -24,6 +22,7 @@ from radixd.server.config import (
     Config,
     PoolConfig,
 )
+from radixd.server.config_host import host_tier
 from radixd.server.config_table import ConfigError, Table
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
@@ -35,9 +34,6 @@ MESSAGE_OVERHEAD = 64 * 2**10
 """Bytes that a Batch may need beside one lease's tokens."""
 
 Section = TypeVar("Section", Limits, Liveness)
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
-    f"{prefix}iB": 2 ** (10 * power) for power, prefix in enumerate("KMGT", start=1)
-}
 
 
 def read_config(
@@ -58,13 +54,15 @@ def read_config(
     if pool_overrides:
         data["pools"] = [_overridden(data.get("pools", [DEFAULT_POOL]), pool_overrides)]
     root = Table(data, "")
+    state_dir = root.get("state_dir", config_values.optional_path, None)
     metrics: Address | None = DEFAULT_METRICS
     config = Config(
-        pools=_pools(root, path.parent if path else Path()),
-        socket=root.get("socket", _socket, default_socket()),
-        tcp=root.get("tcp", _address, None),
-        metrics=root.get("metrics", _address, metrics),
-        drain_seconds=root.get("drain_seconds", lambda d, k, w: _seconds(d, k, w, low=0), Config.drain_seconds),
+        pools=_pools(root, path.parent if path else Path(), state_dir),
+        socket=root.get("socket", config_values.path, default_socket()),
+        tcp=root.get("tcp", config_values.address, None),
+        metrics=root.get("metrics", config_values.address, metrics),
+        drain_seconds=root.get("drain_seconds", _any_seconds, Config.drain_seconds),
+        state_dir=state_dir,
         limits=_section(root, "limits", Limits()),
         liveness=_section(root, "liveness", Liveness()),
     )
@@ -86,13 +84,14 @@ def _overridden(pools: object, flags: Mapping[str, object]) -> Mapping[str, obje
     if not isinstance(pools, list) or len(pools) != 1:
         raise ConfigError("flags describe one pool, and the file has several: change the file")
     pool = dict(fields.mapping(pools[0], "pools[0]"))
-    if {"tokens", "bytes"} & flags.keys():  # one size replaces the other
-        pool.pop("tokens", None)
-        pool.pop("bytes", None)
+    for sizes in (("tokens", "bytes"), ("host_tokens", "host_bytes")):
+        if flags.keys() & sizes:  # one size replaces the other
+            for size in sizes:
+                pool.pop(size, None)
     return {**pool, **flags}
 
 
-def _pools(root: Table, directory: Path) -> tuple[PoolConfig, ...]:
+def _pools(root: Table, directory: Path, state_dir: Path | None) -> tuple[PoolConfig, ...]:
     default: Sequence[object] = [DEFAULT_POOL]
     items = root.get("pools", lambda d, k, w: fields.sequence(d, k, w, MAX_POOLS), default)
     if not items:
@@ -101,7 +100,7 @@ def _pools(root: Table, directory: Path) -> tuple[PoolConfig, ...]:
     for i, item in enumerate(items):
         if isinstance(item, Mapping):
             table = root.child(item, f"pools[{i}].")
-            pool = _pool(table, directory)
+            pool = _pool(table, directory, state_dir)
             if pool is not None:
                 pools.append(pool)
         else:
@@ -112,18 +111,20 @@ def _pools(root: Table, directory: Path) -> tuple[PoolConfig, ...]:
     return tuple(pools)
 
 
-def _pool(table: Table, directory: Path) -> PoolConfig | None:
+def _pool(table: Table, directory: Path, state_dir: Path | None) -> PoolConfig | None:
     """One pool, or None where its memory cannot be laid out; the table holds the errors."""
-    name = table.get("name", _name, "default")
+    name = table.get("name", config_values.pool_name, "default")
     layout = _layout(table, directory)
     device_kind: DeviceKind = table.choice("device", get_args(DeviceKind), "cpu")
     devices = table.integer("devices", 1, low=1, high=MAX_DEVICES)
     policy = table.choice("policy", tuple(POLICIES), "priority")
     speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
     max_context = table.integer("max_context", 0, low=0, high=2**31)
+    deadline = table.get("copy_deadline_seconds", config_values.seconds, 30.0)
+    host = host_tier(table, layout, state_dir / name if state_dir else None)
     if layout is None:
         return None
-    pool = PoolConfig(name, layout, device_kind, devices, policy, Speculative(speculative), max_context)
+    pool = PoolConfig(name, layout, device_kind, devices, policy, Speculative(speculative), max_context, deadline, host)
     if pool.usable_tokens < max_context:
         page_size = layout.geometry.page_size
         needed = -(-max_context // page_size)
@@ -140,7 +141,7 @@ def _layout(table: Table, directory: Path) -> Layout | None:
     kind: LayoutKind = table.choice("layout", get_args(LayoutKind), "page_first")
     multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
     tokens = table.integer("tokens", 0, low=1, high=2**31)
-    nbytes = table.get("bytes", _bytes, 0)
+    nbytes = table.get("bytes", config_values.size, 0)
     if ("tokens" in table) == ("bytes" in table):
         table.error(f"{table.where}tokens: give either tokens (usable) or bytes (of one device, page 0 included)")
         return None
@@ -170,7 +171,7 @@ def _section(root: Table, name: str, default: Section) -> Section:
         if isinstance(value, int):
             values[item.name] = table.integer(item.name, value, low=1, high=2**40)
         else:
-            values[item.name] = table.get(item.name, _seconds, value)
+            values[item.name] = table.get(item.name, config_values.seconds, value)
     return type(default)(**values)
 
 
@@ -189,6 +190,8 @@ def _check_together(root: Table, config: Config) -> None:
             f"liveness.ttl_seconds: {liveness.ttl_seconds} must be at least twice keepalive_seconds "
             f"({liveness.keepalive_seconds}), or one late keepalive ends a session"
         )
+    if config.state_dir is not None:
+        _check_state_dir(root, config)
     length = len(str(attach_socket(config.socket)).encode())
     if length > MAX_SOCKET_PATH:
         root.error(
@@ -196,61 +199,15 @@ def _check_together(root: Table, config: Config) -> None:
         )
 
 
-def _name(data: Mapping[str, object], key: str, where: str) -> str:
-    name = fields.text(data, key, where, limit=64)
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-        raise FieldError(f"{where}{key}: {name!r} may hold letters, digits, '.', '_' and '-' alone")
-    return name
+def _check_state_dir(root: Table, config: Config) -> None:
+    """A state directory holds host tiers, so there must be one, and with memory."""
+    tiers = [pool for pool in config.pools if pool.host.pages]
+    if not tiers and config.pools:
+        root.error("state_dir: no pool has a host tier to keep; give host_tokens or host_bytes")
+    for pool in tiers:
+        if pool.device_kind == "meta":
+            root.error(f"state_dir: pool {pool.name} has no memory (device meta), so nothing of it can be kept")
 
 
-def _socket(data: Mapping[str, object], key: str, where: str) -> Path:
-    text = fields.text(data, key, where)
-    try:
-        path = Path(text).expanduser().absolute()
-    except RuntimeError as error:  # ~ of nobody
-        raise FieldError(f"{where}{key}: {text!r}: {error}") from error
-    if "\0" in text:
-        raise FieldError(f"{where}{key}: {text!r} holds a null character, which no path may")
-    return path
-
-
-def _seconds(data: Mapping[str, object], key: str, where: str, low: float = 0.05) -> float:
-    value = data[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= 86_400:
-        raise FieldError(f"{where}{key}: expected seconds within [{low}, 86400], got {value!r}")
-    return float(value)
-
-
-def _bytes(data: Mapping[str, object], key: str, where: str) -> int:
-    value, size = data[key], Decimal(0)
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", value.strip())):
-        number, unit = found.groups()
-        size = Decimal(number) * _UNITS.get(unit, 0)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        size = Decimal(value)
-    if 1 <= size < 2**63:
-        return int(size)
-    shown = repr(value)[:64]
-    raise FieldError(f"{where}{key}: expected a number of bytes or text such as '64GiB' or '64 GB', got {shown}")
-
-
-def _address(data: Mapping[str, object], key: str, where: str) -> Address | None:
-    """`host:port` on loopback; "off" for none."""
-    text = fields.text(data, key, where)
-    if text == "off":
-        return None
-    host, _, port = text.rpartition(":")
-    host = "127.0.0.1" if host == "localhost" else host.strip("[]")
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-        address = Address(host, int(port))
-    except ValueError:
-        raise FieldError(f"{where}{key}: expected ADDRESS:PORT or 'off', got {text!r}") from None
-    if not loopback:
-        raise FieldError(
-            f"{where}{key}: {host} is not a loopback address, and nothing here is encrypted: "
-            "use 127.0.0.1 or [::1] and put a TLS proxy in front"
-        )
-    if not 0 <= address.port < 2**16:
-        raise FieldError(f"{where}{key}: port {address.port} is outside [0, 65535]")
-    return address
+def _any_seconds(data: Mapping[str, object], key: str, where: str) -> float:
+    return config_values.seconds(data, key, where, low=0)

@@ -18,6 +18,7 @@ def _lines(config: Config) -> Iterator[str]:
     yield f'tcp = "{config.tcp or "off"}"'
     yield f'metrics = "{config.metrics or "off"}"'
     yield f"drain_seconds = {config.drain_seconds}"
+    yield f"state_dir = {json.dumps(str(config.state_dir or 'off'))}"
     for name, section in (("limits", config.limits), ("liveness", config.liveness)):
         yield from ("", f"[{name}]")
         for key, value in asdict(section).items():
@@ -41,3 +42,17 @@ def _pool_lines(pool: PoolConfig) -> Iterator[str]:
     yield f'policy = "{pool.policy}"'
     yield f'speculative = "{pool.speculative}"'
     yield f"max_context = {pool.max_context}"
+    yield f"copy_deadline_seconds = {pool.copy_deadline_seconds}"
+    yield from _host_lines(pool)
+
+
+def _host_lines(pool: PoolConfig) -> Iterator[str]:
+    host, geometry = pool.host, pool.layout.geometry
+    yield f"host_tokens = {host.pages * geometry.page_size}  # {host.pages} pages in the host tier"
+    yield f"# {host.pages * geometry.bytes_per_page} bytes ({host.pages * geometry.bytes_per_page / 2**30:.2f} GiB)"
+    if host.state_dir:
+        yield f"# kept in {host.state_dir}"
+    yield f'write_policy = "{host.write_policy}"'
+    yield f"promote_min_pages = {host.promote_min_pages}"
+    yield f"free_target_pages = {host.free_target_pages}"
+    yield f"max_copy_pages = {host.max_copy_pages}"

@@ -4,42 +4,84 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from enum import IntEnum
+from itertools import count
+from queue import Empty, PriorityQueue
 
 log = logging.getLogger(__name__)
 
-Work = Callable[[], None]
+Work = Callable[[], Future[None] | None]
+"""Run on the copier's thread. What it only begins, it returns a future of."""
 Done = Callable[[str], None]
 
 
+class Urgency(IntEnum):
+    """Which work goes first. Work of one urgency begins in the order it was given."""
+
+    AWAITED = 0  # a lease waits for the bytes
+    SAVING = 1
+    IDLE = 2
+    CLOSING = 3
+
+
 class Copier:
-    """Runs work in the order it was given; the outcome comes back to the loop on which the copier was made."""
+    """Runs work on a thread of its own; the outcome comes back to the loop on which the copier was made."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[tuple[Work, Done] | None] = SimpleQueue()
+        self._queue: PriorityQueue[tuple[Urgency, int, Work, Done]] = PriorityQueue()
+        self._serials = count()
+        self._open: set[Future[None]] = set()  # begun, and not ended by their device yet
         self._thread = threading.Thread(target=self._run, name="radixd-copier", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work, done: Done) -> None:
-        """Run `work`, then call `done` on the loop: with "" if it returned, with what went wrong if it raised."""
-        self._queue.put((work, done))
+    def submit(self, work: Work, done: Done, urgency: Urgency = Urgency.AWAITED) -> None:
+        """Run `work`, then call `done` on the loop: with "" if it went well, with what went wrong if not."""
+        self._queue.put((urgency, next(self._serials), work, done))
+
+    def abandon(self, reason: str) -> None:
+        """Call `done(reason)` for what has not begun, instead of beginning it. On the loop."""
+        while True:
+            try:
+                _, _, _, done = self._queue.get_nowait()
+            except Empty:
+                return
+            done(reason)
 
     def close(self) -> None:
         """Finish what was submitted; blocks until then."""
-        self._queue.put(None)
+        self.submit(lambda: None, lambda _: None, Urgency.CLOSING)
         self._thread.join()
+        wait_for(set(self._open))
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            work, done = item
-            error = ""
-            try:
-                work()
-            except Exception as problem:
-                log.exception("a copy failed")
-                error = f"{type(problem).__name__}: {problem}"
-            try:
-                self._loop.call_soon_threadsafe(done, error)
-            except RuntimeError:  # the loop is closed: nobody waits for copies any more
+        while True:
+            urgency, _, work, done = self._queue.get()
+            if urgency is Urgency.CLOSING:
                 return
+            try:
+                begun = work()
+            except Exception as problem:
+                self._report(done, problem)
+                continue
+            if begun is None:
+                self._report(done, None)
+            else:
+                self._open.add(begun)
+                begun.add_done_callback(lambda it, done=done: self._end(it, done))  # type: ignore[misc]
+
+    def _end(self, ended: Future[None], done: Done) -> None:
+        self._open.discard(ended)
+        self._report(done, ended.exception())
+
+    def _report(self, done: Done, problem: BaseException | None) -> None:
+        error = ""
+        if problem is not None:
+            log.error("a copy failed", exc_info=problem)
+            error = f"{type(problem).__name__}: {problem}"
+        try:
+            self._loop.call_soon_threadsafe(done, error)
+        except RuntimeError:  # the loop is closed: nobody waits for copies any more
+            pass

@@ -19,7 +19,6 @@ from radixd.server.lockfile import AlreadyRunning, LockFile
 from radixd.server.metrics import MetricsServer
 from radixd.server.pool import Pool, PoolMemoryError
 from radixd.server.rpc import add_services
-from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.liveness import TICK_SECONDS
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.signals import StopSignals
@@ -38,7 +37,7 @@ class Daemon:
         self._config = config
         self._epoch = time.time_ns()
         self._copier = Copier()
-        self._pools = {pool.name: Pool(pool, config.limits, self._copier) for pool in config.pools}
+        self._pools = {pool.name: Pool(pool, config.limits, self._copier, self._epoch) for pool in config.pools}
         self._registry = SessionRegistry(
             self._pools, self._epoch, config.limits, config.liveness, str(config.attach_socket)
         )
@@ -62,6 +61,7 @@ class Daemon:
         """Bring everything up; False where a signal came first. What must be undone is pushed on `stop`."""
         _raise_descriptor_limit()
         self._take_sockets(stop)
+        self._take_state_dir(stop)
         for pool in self._pools.values():
             stop.callback(pool.close)
         stop.callback(self._copier.close)  # before the memory that it moves
@@ -69,6 +69,8 @@ class Daemon:
         stop.push_async_callback(self._grpc.stop, 0)
         if not await self._allocate(signals):
             return False
+        for pool in self._pools.values():
+            pool.adopt()
         self._attach.start()
         stop.push_async_callback(self._attach.close)
         metrics = self._start_metrics(stop)
@@ -84,21 +86,35 @@ class Daemon:
 
     async def _drain(self, signals: StopSignals) -> None:
         """Refuse new work, let calls under way end within the grace; a second signal ends them at once."""
-        log.info("draining for at most %g s; a second signal ends it", self._config.drain_seconds)
+        grace = self._config.drain_seconds
+        log.info("draining for at most %g s; a second signal ends it", grace)
+        hurry = asyncio.create_task(signals.hurry.wait())
+        until = time.monotonic() + grace
         self._gate.state = State.DRAINING
         await self._grpc.announce_end()
         await self._attach.stop_accepting()
         # An open stream would hold the graceful stop for its whole grace.
         self._registry.stop_streams(Refusal(Reason.DRAINING, "the daemon is shutting down; reconnect to its successor"))
-        drained = asyncio.create_task(self._grpc.stop(self._config.drain_seconds))
-        hurry = asyncio.create_task(signals.hurry.wait())
+        drained = asyncio.create_task(self._grpc.stop(grace))
         await asyncio.wait({drained, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        saved = asyncio.create_task(self._save_everything())
+        await asyncio.wait({saved, hurry}, timeout=until - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
+        if not saved.done():
+            log.warning("the grace is over: what the host tiers do not hold yet is lost")
+            saved.cancel()
+        self._copier.abandon("the daemon has shut down")
+        for pool in self._pools.values():
+            pool.close_journal()
         hurry.cancel()
+
+    async def _save_everything(self) -> None:
+        for pool in self._pools.values():
+            await pool.save_everything()
 
     def _take_sockets(self, stop: AsyncExitStack) -> None:
         """Lock the sockets' path, then remove what a killed daemon left there. Raises AlreadyRunning."""
         config = self._config
-        lock = LockFile(config.lock_file)
+        lock = LockFile(config.lock_file, "--socket")
         try:
             config.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock.acquire()
@@ -113,6 +129,24 @@ class Daemon:
             elif os.path.lexists(path):  # a link to nothing too
                 raise StartupError(f"{path} exists and is no socket: remove it, or give another --socket")
 
+    def _take_state_dir(self, stop: AsyncExitStack) -> None:
+        """Lock the state directory, and make what is missing in it. Raises AlreadyRunning."""
+        path = self._config.state_lock_file
+        if path is None:
+            return
+        lock = LockFile(path, "--state-dir")
+        try:
+            for directory in (path.parent, *(pool.host.state_dir for pool in self._config.pools)):
+                if directory is not None:
+                    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            name = error.filename or path
+            raise StartupError(
+                f"cannot use the state directory: {name}: {error.strerror}; give another --state-dir"
+            ) from error
+        stop.callback(lock.release)
+
     async def _allocate(self, signals: StopSignals) -> bool:
         """Allocate all pools on a thread; False where a signal came first. Raises PoolMemoryError."""
         loop = asyncio.get_running_loop()
@@ -121,6 +155,7 @@ class Daemon:
         def work() -> None:
             error: Exception | None = None
             try:
+                self._check_memory()
                 for pool in self._pools.values():
                     pool.allocate()
             except Exception as problem:
@@ -138,6 +173,18 @@ class Daemon:
         if (error := outcome.result()) is not None:
             raise error
         return True
+
+    def _check_memory(self) -> None:
+        """Whether all pools fit together, before the first takes any memory. Raises PoolMemoryError."""
+        parts = {name: nbytes for pool in self._pools.values() for name, nbytes in pool.memory_parts().items()}
+        if parts:
+            from radixd.gpu_pool.device import DeviceMemoryError
+            from radixd.gpu_pool.host_memory import check_fits
+
+            try:
+                check_fits(parts)
+            except DeviceMemoryError as error:
+                raise PoolMemoryError(str(error)) from error
 
     def _start_metrics(self, stop: AsyncExitStack) -> MetricsServer | None:
         address = self._config.metrics
@@ -166,9 +213,7 @@ class Daemon:
             except Exception:  # the next tick may fare better, and without ticks no silence ever ends
                 log.exception("a tick failed")
             for pool in self._pools.values():
-                if pool.broken is None:
-                    with guarded(pool, "ticking"):
-                        pool.cache.tick()
+                pool.tick()
 
 
 def _raise_descriptor_limit() -> None:

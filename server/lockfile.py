@@ -1,4 +1,4 @@
-"""One daemon a socket: a lock that the kernel drops with its owner, however the owner dies."""
+"""One daemon a socket and a state directory: a lock that the kernel drops with its owner, however the owner dies."""
 
 import fcntl
 import os
@@ -16,8 +16,10 @@ class LockFile:
     is close-on-exec, so that no child keeps the lock of a dead parent.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, flag: str) -> None:
+        """`flag` is what another daemon chooses another place with."""
         self.path = path
+        self._flag = flag
         self._fd = -1
 
     def acquire(self) -> None:
@@ -29,7 +31,7 @@ class LockFile:
             owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(fd)
             raise AlreadyRunning(
-                f"another radixd (pid {owner}) holds {self.path}: stop it first, or give this one another --socket"
+                f"another radixd (pid {owner}) holds {self.path}: stop it first, or give this one another {self._flag}"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

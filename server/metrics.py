@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from radixd.server.config import DEFAULT_METRICS, Address
 from radixd.server.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
+from radixd.server.tier_metrics import copies, host_counters, host_ledger
 
 SCRAPE_SECONDS = 5.0
 """How long a scrape waits for its turn on the event loop before it fails."""
@@ -47,7 +48,9 @@ class PoolCollector(Collector):
         return asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(SCRAPE_SECONDS)
 
     async def _read(self) -> list[Metric]:
-        return [*self._ledger(), *self._counters(), *self._clients()]
+        pools = self._pools.values()
+        tiers = (*host_ledger(pools), *host_counters(pools), *copies(pools))
+        return [*self._ledger(), *self._counters(), *tiers, *self._clients()]
 
     def _ledger(self) -> Iterator[Metric]:
         total = GaugeMetricFamily("radixd_pool_pages", "Usable pages: the sum of radixd_pages", labels=["pool"])
@@ -75,7 +78,10 @@ class PoolCollector(Collector):
             yield family
         hits = CounterMetricFamily("radixd_hit_tokens", "Requested tokens read from the cache", labels=["pool", "tier"])
         for pool in self._pools.values():
-            hits.add_metric([pool.name, "device"], pool.cache.counters.hit_tokens)
+            counters = pool.cache.counters
+            hits.add_metric([pool.name, "device"], counters.hit_tokens - counters.host_hit_tokens)
+            if pool.tier is not None:
+                hits.add_metric([pool.name, "host"], counters.host_hit_tokens)
         yield hits
 
     def _clients(self) -> Iterator[Metric]:

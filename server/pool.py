@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.geometry import Geometry
@@ -12,7 +13,12 @@ from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
 from radixd.server.copier import Copier
+from radixd.server.host_tier import HostTier
+from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.limits import Limits
+from radixd.server.sessions.served_pool import Snapshot
+from radixd.server.traffic import Traffic
+from radixd.server.warm_start import HOST_PAGES
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.memory import PoolMemory
@@ -27,7 +33,7 @@ class PoolMemoryError(RuntimeError):
 class Pool:
     """Everything but `allocate`, `close` and the copier's work belongs to the event loop."""
 
-    def __init__(self, config: PoolConfig, limits: Limits, copier: Copier) -> None:
+    def __init__(self, config: PoolConfig, limits: Limits, copier: Copier, epoch: int) -> None:
         self.name = config.name
         self.layout: Layout = config.layout
         self.geometry: Geometry = config.layout.geometry
@@ -36,23 +42,33 @@ class Pool:
         self.devices = config.devices
         self.policy = config.policy
         self.speculative: Speculative = config.speculative
-        self.cache = PrefixCache(
-            CacheConfig(
-                pages=config.layout.num_pages,
-                page_size=self.geometry.page_size,
-                policy=config.policy,
-                speculative=config.speculative,
-                max_tokens=limits.tokens,
-                max_leases=limits.leases,
-                max_move_pairs=limits.move_pairs,
-            )
-        )
+        self.cache = PrefixCache(_cache_config(config, limits))
         self.memory: PoolMemory | None = None
         """None until `allocate`, and for ever on the device kind meta."""
         self.broken: str | None = None
         """Why the pool is no longer served; None while it is."""
+        self.traffic = Traffic(config.name, config.copy_deadline_seconds)
         self._kind = config.device_kind
+        self._state_dir = config.host.state_dir
         self._copier = copier
+        self._epoch = epoch
+        self.tier = HostTier(self, self._state_dir, copier, self.traffic) if config.host.pages else None
+
+    # --- memory
+
+    def memory_parts(self) -> Mapping[str, int]:
+        """Host memory that `allocate` will take, in bytes, by name."""
+        if self._kind == "meta":
+            return {}
+        parts = {f"pool {self.name}": self.layout.nbytes * self.devices}
+        if self.tier is not None:
+            from radixd.gpu_pool.host_file import new_memory_bytes
+
+            nbytes = Layout(self.geometry, "page_first", self.cache.config.host_pages).nbytes
+            if self._state_dir is not None:
+                nbytes = new_memory_bytes(self._state_dir / HOST_PAGES, nbytes)
+            parts[f"host tier of pool {self.name}"] = nbytes
+        return parts
 
     def allocate(self) -> None:
         """Get the memory: seconds for a large pool, so not on the loop. Raises PoolMemoryError."""
@@ -64,26 +80,108 @@ class Pool:
         from radixd.gpu_pool.memory import PoolMemory
 
         size = f"{self.layout.nbytes / 2**30:.2f} GiB on {self.devices} x {self._kind}"
-        log.info("pool %s: allocating %s", self.name, size)
+        log.info("pool %s: allocating %s, and %d host pages", self.name, size, self.cache.config.host_pages)
         start = time.monotonic()
         try:
             self.memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
+            if self.tier is not None:
+                self.tier.allocate(self.memory, self._epoch)
         except DeviceMemoryError as error:
             raise PoolMemoryError(f"pool {self.name}: {error}") from error
         log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start)
 
-    def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
-        """Move the plan's tokens on the copier thread; then `done("")`, or `done(error)`, on the loop."""
-        self._copier.submit(lambda: self._move(plan), done)
+    def adopt(self) -> None:
+        """Take over the host pages that `allocate` has found. On the loop, before any session."""
+        if self.tier is not None:
+            self.tier.adopt()
 
     def close(self) -> None:
         """Give up the memory; processes that mapped it keep it until they unmap it."""
         if self.memory is not None:
             self.memory.close()
             self.memory = None
+        if self.tier is not None:
+            self.tier.close()
 
-    def _move(self, plan: MovePlan) -> None:
-        if self.memory is not None:
-            from radixd.gpu_pool.move import move_tokens
+    # --- copies
 
-            move_tokens(self.memory, plan.sources, plan.destinations).result()
+    def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
+        """Move the plan's tokens on the copier thread; then `done("")`, or `done(error)`, on the loop."""
+
+        def ended(error: str) -> None:
+            self.traffic.end(plan.copy_id, error)
+            done(error)
+
+        self.traffic.begin(plan.copy_id, "move", len(plan.sources) * self.geometry.bytes_per_token * self.devices)
+        self._copier.submit(lambda: self._move(plan), ended)
+
+    def _move(self, plan: MovePlan) -> Future[None] | None:
+        if self.memory is None:
+            return None
+        from radixd.gpu_pool.move import move_tokens
+
+        return move_tokens(self.memory, plan.sources, plan.destinations)
+
+    def turn(self) -> None:
+        """See ServedPool."""
+        if self.tier is None:
+            return
+        if self.broken is None:
+            with guarded(self, "starting copies"):
+                self.tier.turn()
+        elif self.tier.journal is not None:
+            self.tier.journal.poison(f"the pool's ledger did not add up: {self.broken}")
+
+    def tick(self) -> None:
+        """Time has passed."""
+        if self.broken is None:
+            with guarded(self, "ticking"):
+                self.cache.tick()
+                if self.tier is not None:
+                    self.tier.give_up_held()
+        self.turn()
+        self.traffic.check_deadlines()
+
+    # --- snapshots
+
+    @property
+    def journal(self) -> str:
+        """See ServedPool."""
+        if self.tier is None or self.tier.journal is None:
+            return ""
+        return self.tier.journal.trouble or "ok"
+
+    async def snapshot(self) -> Snapshot:
+        """See ServedPool."""
+        assert self.tier is not None
+        return await self.tier.snapshot()
+
+    async def save_everything(self) -> None:
+        """Before the end: copy to the host what fits, where the next daemon will find it."""
+        if self.tier is not None and self.tier.journal is not None and self.broken is None:
+            with guarded(self, "saving the host tier"):
+                await self.tier.save_everything()
+
+    def close_journal(self) -> None:
+        """Make the journal a snapshot, once nothing changes any more; a broken pool leaves none."""
+        if self.tier is not None and self.tier.journal is not None:
+            self.turn()
+            if self.broken is None:
+                self.tier.journal.close()
+
+
+def _cache_config(config: PoolConfig, limits: Limits) -> CacheConfig:
+    return CacheConfig(
+        pages=config.layout.num_pages,
+        page_size=config.layout.geometry.page_size,
+        policy=config.policy,
+        speculative=config.speculative,
+        max_tokens=limits.tokens,
+        max_leases=limits.leases,
+        max_move_pairs=limits.move_pairs,
+        host_pages=config.host.pages,
+        write_policy=config.host.write_policy,
+        promote_min_pages=config.host.promote_min_pages,
+        free_target_pages=config.host.free_target_pages,
+        max_copy_pages=config.host.max_copy_pages,
+    )

@@ -67,6 +67,41 @@ class Demoter:
                 self.save(node, for_room=False)
             node = node.parent
 
+    def save_all(self) -> int:
+        """Starts to copy what the device alone holds, the last to be evicted first. Returns how many pages.
+
+        A page is of use on the host only behind its whole prefix: as many prefixes are chosen as the host could hold,
+        those that it holds already among them. max_copy_pages may leave some of the rest to another call.
+        """
+        planned = 0
+        for node in self._worth_keeping():
+            budget = self._config.max_copy_pages - self._copies.pages
+            if budget <= 0 or not self._admission.can_lock(self._residence.unlocked_pages(whole(node))):
+                break
+            piece = self._tree.split(node, budget) if node.size > budget else node
+            if not self.save(piece, for_room=False):
+                break
+            planned += piece.size
+        return planned
+
+    def _worth_keeping(self) -> list[Node]:
+        """Nodes that have yet to be copied, parents first, of the prefixes that the host has room for."""
+        room = self._host.capacity
+        nodes = [node for node in self._tree if not node.root.detached]
+        chosen: set[Node] = set()
+        missing: list[Node] = []
+        for node in sorted(nodes, key=self._device.rank, reverse=True):
+            path = []
+            while node.parent is not None and node not in chosen:
+                path.append(node)
+                node = node.parent
+            room -= sum(it.size for it in path)
+            if room < 0:
+                break
+            chosen.update(path)
+            missing += [it for it in reversed(path) if not len(it.host) and not it.saving and it.arriving is None]
+        return missing
+
     def save(self, node: Node, *, for_room: bool = True) -> bool:
         """Starts to copy a node to the host; it is locked until the copy has ended. False where there is no room."""
         if self._copies.pages + node.size > self._config.max_copy_pages:

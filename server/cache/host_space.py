@@ -21,6 +21,11 @@ class HostSpace:
         """Pages that a claim could be given now."""
         return self._tier.ledger.free + self._tier.evictable
 
+    @property
+    def capacity(self) -> int:
+        """Pages that the tree holds, or could hold without taking any from leases and copies."""
+        return self._tier.ledger.free + self._tier.ledger.cached
+
     def claim(self, pages: int) -> PageIds | None:
         """Leased host pages; None, with nothing changed, where there are not as many."""
         if pages > self.room:

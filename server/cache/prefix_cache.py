@@ -506,6 +506,10 @@ class PrefixCache:
         self._demoter.make_room()
         return self.copies.take_plans()
 
+    def save_all(self) -> int:
+        """Plans copies to the host of all that it has room for. Returns how many pages; some may be left for later."""
+        return self._demoter.save_all() if self.config.host_pages else 0
+
     def keep_journal(self) -> None:
         """From now on take_journal tells what of the host tier could be adopted again."""
         self.residence.log = []

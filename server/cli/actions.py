@@ -1,4 +1,4 @@
-"""`radixd flush | evict | reap`: what an operator does to a pool."""
+"""`radixd flush | evict | snapshot | reap`: what an operator does to a pool."""
 
 import argparse
 
@@ -14,11 +14,13 @@ examples:
 
 
 def add_parser(commands: Commands) -> None:
-    """Add the three commands."""
+    """Add the four commands."""
     flush_parser = add_command(commands, "flush", flush, "empty the tree: nothing cached so far is matched again")
     evict_parser = add_command(commands, "evict", evict, "evict cached pages that nobody holds, in the policy's order")
     evict_parser.add_argument("pages", type=int, help="how many, at most")
-    for parser in (flush_parser, evict_parser):
+    text = "copy to the state directory what fits and is not there yet; a restart then finds it"
+    snapshot_parser = add_command(commands, "snapshot", snapshot, text)
+    for parser in (flush_parser, evict_parser, snapshot_parser):
         parser.add_argument("--pool", default="", help="needed where the daemon has several")
         add_target(parser)
     reap_parser = add_command(commands, "reap", reap, "end a session and free all of its pages", REAP_EXAMPLES)
@@ -46,6 +48,16 @@ def evict(args: argparse.Namespace) -> int:
     with admin(args.target) as stub:
         reply = stub.Evict(admin_pb2.EvictRequest(pool=args.pool, pages=max(0, args.pages)), timeout=TIMEOUT_S)
     print(f"{reply.evicted_pages} pages evicted")
+    return 0
+
+
+def snapshot(args: argparse.Namespace) -> int:
+    """Make a snapshot; as long as it takes."""
+    from radixd.v1 import admin_pb2
+
+    with admin(args.target) as stub:
+        reply = stub.Snapshot(admin_pb2.SnapshotRequest(pool=args.pool))
+    print(f"{reply.host_pages} host pages stand in {reply.path}")
     return 0
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from radixd.server.cli.command import Commands, add_command
 
-CONFIG_FLAGS = ("socket", "tcp", "metrics", "drain_seconds")
-POOL_FLAGS = ("geometry", "layout", "device", "devices", "tokens", "bytes", "policy", "speculative", "max_context")
+CONFIG_FLAGS = ("socket", "tcp", "metrics", "drain_seconds", "state_dir")
+POOL_FLAGS = (
+    "geometry", "layout", "device", "devices", "tokens", "bytes", "policy", "speculative", "max_context",
+    "host_tokens", "host_bytes", "write_policy", "promote_min_pages", "free_target_pages", "copy_deadline_seconds",
+)  # fmt: skip
 
 EXAMPLES = """\
 Flags replace what the file says; those of the pool need a file with one pool, or none.
@@ -17,6 +20,7 @@ Flags replace what the file says; those of the pool need a file with one pool, o
 examples:
   radixd serve --bytes 64GiB --policy lru
   radixd serve --geometry /models/GLM-5.3/config.json --tokens 1100000 --max-context 1048576
+  radixd serve --bytes 64GiB --host-bytes 256GiB --state-dir /var/lib/radixd
   radixd serve --geometry tiny --device meta --tokens 100000000 --socket /tmp/plan.sock --metrics off
 """
 
@@ -29,6 +33,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--tcp", metavar="HOST:PORT", help="a second listener, on loopback")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="where Prometheus scrapes, or 'off'")
     parser.add_argument("--drain-seconds", type=float, metavar="S", help="how long SIGTERM waits for calls under way")
+    parser.add_argument("--state-dir", metavar="DIR", help="host tiers live in it and outlive the daemon, or 'off'")
     pool = parser.add_argument_group("the only pool")
     pool.add_argument("--geometry", metavar="NAME", help="a preset, a TOML or JSON file, or a model's config.json")
     pool.add_argument("--layout", metavar="KIND", help="page_first or layer_first")
@@ -39,6 +44,13 @@ def add_parser(commands: Commands) -> None:
     pool.add_argument("--policy", metavar="NAME", help="what is evicted first: priority, lru, lfu, ...")
     pool.add_argument("--speculative", metavar="MODE", help="none, bigram or drop_last_page")
     pool.add_argument("--max-context", type=int, metavar="N", help="refuse to start if one such request would not fit")
+    host = parser.add_argument_group("the only pool's host tier")
+    host.add_argument("--host-tokens", type=int, metavar="N", help="its size in tokens; or --host-bytes")
+    host.add_argument("--host-bytes", metavar="SIZE", help="its size in bytes, such as 256GiB")
+    host.add_argument("--write-policy", metavar="NAME", help="write_back, write_through or write_through_selective")
+    host.add_argument("--promote-min-pages", type=int, metavar="N", help="fewer host pages are computed, not copied")
+    host.add_argument("--free-target-pages", type=int, metavar="N", help="device pages kept free by copying ahead")
+    host.add_argument("--copy-deadline-seconds", type=float, metavar="S", help="log and count slower copies")
 
 
 def run(args: argparse.Namespace) -> int:

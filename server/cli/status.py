@@ -16,6 +16,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
+HOST_COLUMNS = (
+    "host tier of", "policy", "pages", "free", "evictable", "protected", "leased", "demoted", "skipped", "promoted",
+    "offloaded", "restored", "failed", "host hits", "journal",
+)  # fmt: skip
+
+
 def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "status", run, "show the daemon, its pools and their pages")
@@ -36,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(f"radixd {reply.server_version}, up {_duration(reply.uptime_seconds)}, epoch {reply.epoch}")
     print_table(COLUMNS, _rows(reply))
+    hosts = list(_host_rows(reply))
+    if hosts:
+        print()
+        print_table(HOST_COLUMNS, hosts)
     return 0
 
 
@@ -48,6 +58,18 @@ def _rows(reply: "admin_pb2.OccupancyResponse") -> Iterator[tuple[str | int, ...
             ledger.evictable, ledger.protected, ledger.leased, ledger.retired,
             pool.sessions, pool.active_leases + pool.waiting_leases, rate,
         )  # fmt: skip
+
+
+def _host_rows(reply: "admin_pb2.OccupancyResponse") -> Iterator[tuple[str | int, ...]]:
+    for pool in reply.pools:
+        ledger = pool.host
+        if ledger.total:
+            rate = f"{pool.host_hit_tokens / pool.requested_tokens:.1%}" if pool.requested_tokens else "-"
+            yield (
+                pool.pool, pool.write_policy, ledger.total, ledger.free, ledger.evictable, ledger.protected,
+                ledger.leased, pool.demoted_pages, pool.demote_skipped_pages, pool.promoted_pages,
+                pool.offloaded_pages, pool.restored_pages, pool.failed_copy_pages, rate, pool.journal or "-",
+            )  # fmt: skip
 
 
 def _duration(seconds: float) -> str:

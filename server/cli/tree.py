@@ -5,7 +5,7 @@ import argparse
 from radixd.server.cli.command import Commands, add_command
 from radixd.server.cli.daemon_channel import TIMEOUT_S, add_target, admin
 
-COLUMNS = ("node", "parent", "namespace", "from token", "tokens", "pages", "locks", "priority", "hits")
+COLUMNS = ("node", "parent", "namespace", "from token", "tokens", "pages", "host", "locks", "keeps", "priority", "hits")
 PAGE_ID_BYTES = 4
 
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     rows = [
         (
             node.id, node.parent, node.namespace, node.start_token, node.tokens, len(node.pages) // PAGE_ID_BYTES,
-            node.lock_ref, node.priority, node.hits,
+            len(node.host_pages) // PAGE_ID_BYTES, node.lock_ref, node.keep_ref, node.priority, node.hits,
         )
         for node in reply.nodes
     ]  # fmt: skip

@@ -151,6 +151,14 @@ class Journal:
             self._give_up(self.reason)
         return self.state in (State.WRITING, State.OFF)
 
+    def sync(self) -> None:
+        """Has the kernel put on the disk what has been flushed."""
+        if self._log is not None:
+            try:
+                self._log.sync()
+            except OSError as error:
+                self._give_up(f"the journal cannot be written: {error}")
+
     def begin_compaction(self) -> Compaction | None:
         """One that is due: have a thread `run` it, then give it to `finish_compaction`."""
         if self._log is None or self._compacting or self.size <= self.limit:

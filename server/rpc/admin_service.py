@@ -10,7 +10,8 @@ from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.refusal import BrokenInvariant, Reason, Refusal
 from radixd.server.gate import Gate
 from radixd.server.rpc import convert_admin
-from radixd.server.rpc.methods import Methods, unary
+from radixd.server.rpc.convert import bad_field
+from radixd.server.rpc.methods import Methods, awaited, unary
 from radixd.server.sessions.fault import check_served, stop_pool
 from radixd.server.sessions.limits import check_limit
 from radixd.server.sessions.registry import PoolT, SessionRegistry
@@ -42,6 +43,7 @@ class AdminService:
             "DumpTree": unary(pb.DumpTreeRequest, self.dump_tree),
             "ListSessions": unary(pb.ListSessionsRequest, self.list_sessions),
             "Reap": unary(pb.ReapRequest, self.reap),
+            "Snapshot": awaited(pb.SnapshotRequest, self.snapshot),
         }
         return grpc.method_handlers_generic_handler(NAME, methods)
 
@@ -57,11 +59,16 @@ class AdminService:
 
     def evict(self, request: pb.EvictRequest) -> pb.EvictResponse:
         """Evict."""
-        return pb.EvictResponse(evicted_pages=self._served(request.pool).cache.evict(request.pages))
+        pool = self._served(request.pool)
+        evicted = pool.cache.evict(request.pages)
+        pool.turn()
+        return pb.EvictResponse(evicted_pages=evicted)
 
     def flush(self, request: pb.FlushRequest) -> pb.FlushResponse:
         """Flush."""
-        flushed = self._served(request.pool).cache.flush()
+        pool = self._served(request.pool)
+        flushed = pool.cache.flush()
+        pool.turn()
         return pb.FlushResponse(
             generation=flushed.generation, freed_pages=flushed.freed_pages, detached_pages=flushed.detached_pages
         )
@@ -95,6 +102,15 @@ class AdminService:
     def reap(self, request: pb.ReapRequest) -> pb.ReapResponse:
         """Reap."""
         return pb.ReapResponse(freed_pages=self._registry.reap(request.session_id, request.client_name))
+
+    async def snapshot(self, request: pb.SnapshotRequest) -> pb.SnapshotResponse:
+        """Snapshot."""
+        pool = self._served(request.pool)
+        if not pool.journal:
+            raise bad_field("pool", f"{pool.name} has no state directory; start the daemon with --state-dir")
+        taken = await pool.snapshot()
+        check_served(pool)
+        return pb.SnapshotResponse(host_pages=taken.host_pages, path=str(taken.path))
 
     def _named(self, name: str) -> Iterable[ServedPool]:
         """The pool of that name; all of them where it is empty."""

@@ -6,7 +6,15 @@ from typing import Protocol
 
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.rpc import verbs
-from radixd.server.rpc.convert import bad_field, fill_occupancy, finished_copy, publication
+from radixd.server.rpc.convert import (
+    arrival,
+    bad_field,
+    fill_host_occupancy,
+    fill_occupancy,
+    finished_copy,
+    publication,
+    saved_lease,
+)
 from radixd.server.rpc.status import to_status
 from radixd.server.rpc.verbs import FAILED, Scope
 from radixd.server.sessions.fault import check_served, fault
@@ -128,6 +136,12 @@ def _perform(scope: Scope, operation: cache_pb2.Operation, result: cache_pb2.Ope
             result.release.SetInParent()
         case "move":
             verbs.move(scope, operation.move, result.move)
+        case "offload":
+            verbs.offload(scope, operation.offload, result.offload)
+            result.offload.SetInParent()
+        case "restore":
+            verbs.restore(scope, operation.restore, result.restore)
+            result.restore.SetInParent()
         case None:
             raise bad_field("verb", "the operation names none that this daemon knows; see OpenSession's capabilities")
 
@@ -141,3 +155,7 @@ def fill_head(reply: cache_pb2.BatchReply, session: ServedSession, seq: int, epo
     fill_occupancy(reply.device, cache.occupancy(session.id))
     reply.publications.extend(map(publication, cache.take_publications(session.id)))
     reply.finished_copies.extend(map(finished_copy, cache.take_finished_copies(session.id)))
+    if cache.config.host_pages:
+        fill_host_occupancy(reply.host, cache.host_occupancy())
+        reply.arrivals.extend(map(arrival, cache.take_arrivals(session.id)))
+        reply.saved.extend(map(saved_lease, cache.take_saved(session.id)))

@@ -54,6 +54,12 @@ def cache_service(dispatch: Dispatch) -> grpc.GenericRpcHandler:
             dispatch, pb.ReleaseRequest, pb.ReleaseResponse, lambda s, q, a: verbs.release(s, q.release, a.result)
         ),
         "Move": _verb(dispatch, pb.MoveRequest, pb.MoveResponse, lambda s, q, a: verbs.move(s, q.move, a.result)),
+        "Offload": _verb(
+            dispatch, pb.OffloadRequest, pb.OffloadResponse, lambda s, q, a: verbs.offload(s, q.offload, a.result)
+        ),
+        "Restore": _verb(
+            dispatch, pb.RestoreRequest, pb.RestoreResponse, lambda s, q, a: verbs.restore(s, q.restore, a.result)
+        ),
     }
     return grpc.method_handlers_generic_handler(NAME, methods)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.refusal import Reason, Refusal
-from radixd.server.cache.results import FinishedCopy, Occupancy, Publication, TablePatch
+from radixd.server.cache.results import Arrival, FinishedCopy, HostOccupancy, Occupancy, Publication, Saved, TablePatch
 from radixd.server.cache.speculative import Speculative
 from radixd.server.rpc.status import to_status
 from radixd.server.sessions.limits import Limits, check_limit
@@ -46,6 +46,15 @@ def fill_occupancy(message: types_pb2.Occupancy, ledger: Occupancy) -> None:
     message.max_fit = ledger.max_fit
 
 
+def fill_host_occupancy(message: types_pb2.HostOccupancy, ledger: HostOccupancy) -> None:
+    """Writes the host tier's ledger."""
+    message.total = ledger.total
+    message.free = ledger.free
+    message.evictable = ledger.evictable
+    message.protected = ledger.protected
+    message.leased = ledger.leased
+
+
 def patches(results: Iterable[TablePatch]) -> list[cache_pb2.TablePatch]:
     """Table patches, page ids as little-endian int32."""
     return [cache_pb2.TablePatch(first_page=patch.first_page, pages=patch.pages.tobytes()) for patch in results]
@@ -60,8 +69,29 @@ def finished_copy(result: FinishedCopy) -> cache_pb2.FinishedCopy:
     """A copy that has ended; one that failed carries a status of reason BUG."""
     message = cache_pb2.FinishedCopy(copy_id=result.copy_id)
     if result.error:
-        failure = Refusal(
-            Reason.BUG, f"copy {result.copy_id} failed, its destinations hold no valid KV: {result.error}"
-        )
-        message.status.CopyFrom(to_status(failure))
+        text = f"copy {result.copy_id} failed, its destinations hold no valid KV: {result.error}"
+        message.status.CopyFrom(to_status(Refusal(Reason.BUG, text)))
+    return message
+
+
+def arrival(result: Arrival) -> cache_pb2.Arrival:
+    """A copy that a lease waited for; one that failed carries a status of reason BUG."""
+    message = cache_pb2.Arrival(
+        lease_id=result.lease_id,
+        copy_id=result.copy_id,
+        readable=result.device_tokens,
+        patches=patches(result.patches),
+    )
+    if result.error:
+        text = f"copy {result.copy_id} failed, compute from {result.device_tokens} tokens on: {result.error}"
+        message.status.CopyFrom(to_status(Refusal(Reason.BUG, text)))
+    return message
+
+
+def saved_lease(result: Saved) -> cache_pb2.SavedLease:
+    """An Offload that has ended; one that failed carries a status of reason BUG."""
+    message = cache_pb2.SavedLease(lease_id=result.lease_id)
+    if result.error:
+        text = f"lease {result.lease_id} could not be saved, it is active as it was: {result.error}"
+        message.status.CopyFrom(to_status(Refusal(Reason.BUG, text)))
     return message

@@ -5,7 +5,7 @@ from itertools import islice
 
 from radixd.server.cache.node import Node
 from radixd.server.cache.prefix_cache import PrefixCache
-from radixd.server.rpc.convert import SPECULATIVE, fill_occupancy
+from radixd.server.rpc.convert import SPECULATIVE, fill_host_occupancy, fill_occupancy
 from radixd.server.sessions.served_pool import ServedPool
 from radixd.server.sessions.served_session import ServedSession
 from radixd.v1 import admin_pb2 as pb
@@ -35,8 +35,18 @@ def pool_occupancy(pool: ServedPool, sessions: Sequence[ServedSession]) -> pb.Po
         hit_tokens=counters.hit_tokens,
         evicted_pages=counters.evicted_pages,
         inserted_pages=counters.inserted_pages,
+        host_hit_tokens=counters.host_hit_tokens,
+        demoted_pages=counters.demoted_pages,
+        demote_skipped_pages=counters.demote_skipped_busy + counters.demote_skipped_full,
+        promoted_pages=counters.promoted_pages,
+        offloaded_pages=counters.offloaded_pages,
+        restored_pages=counters.restored_pages,
+        failed_copy_pages=counters.demote_failed_pages + counters.promote_failed_pages,
+        write_policy=cache.config.write_policy if cache.config.host_pages else "",
+        journal=pool.journal,
     )
     fill_occupancy(message.device, cache.occupancy())
+    fill_host_occupancy(message.host, cache.host_occupancy())
     return message
 
 
@@ -71,7 +81,7 @@ def nodes(cache: PrefixCache, limit: int) -> Iterator[pb.Node]:
     for node in islice(cache.tree, limit):
         parent = _parent(node)
         start = ends.get(parent, 0)
-        tokens = len(node.pages) * cache.config.page_size
+        tokens = node.size * cache.config.page_size
         ends[node.serial] = start + tokens
         yield pb.Node(
             id=node.serial,
@@ -82,6 +92,8 @@ def nodes(cache: PrefixCache, limit: int) -> Iterator[pb.Node]:
             lock_ref=node.lock_ref,
             priority=node.priority,
             hits=node.hits,
+            keep_ref=node.keep_ref,
+            host_pages=node.host.tobytes(),
             pages=node.pages.tobytes(),
         )
 

@@ -71,7 +71,9 @@ class Dispatch:
     def _proceed(self, session: ServedSession, seq: int, digest: bytes, run: Run) -> Reply | None:
         """One turn of a run, and once it is over, the recording of its reply. Never raises."""
         try:
-            if not run.proceed():
+            over = run.proceed()
+            session.pool.turn()
+            if not over:
                 return None
             reply = run.reply(seq, self._registry.epoch)
         except Refusal as refusal:  # the session has ended, and with it its replies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import grpc
@@ -48,6 +48,20 @@ def receiver(message_type: type[MessageT]) -> Callable[[bytes], Received[Message
     """Parses requests of one type; equal bytes read as two types have two digests."""
     seed = xxh3_64_intdigest(message_type.__name__.encode())
     return lambda wire: Received(xxh3_128_digest(wire, seed), parse(message_type, wire))
+
+
+def awaited(
+    request_type: type[MessageT], answer: Callable[[MessageT], Awaitable[ResponseT]]
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """A method whose answer takes its time, or raises Refusal."""
+
+    async def respond(wire: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        try:
+            return (await answer(parse(request_type, wire))).SerializeToString()
+        except Refusal as refusal:
+            await abort(context, refusal)
+
+    return grpc.unary_unary_rpc_method_handler(respond)
 
 
 def unary(request_type: type[MessageT], answer: Callable[[MessageT], ResponseT]) -> grpc.RpcMethodHandler[bytes, bytes]:

@@ -8,7 +8,7 @@ import grpc
 from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
 from radixd.server.gate import Gate
-from radixd.server.rpc.convert import SPECULATIVE, bad_field, fill_occupancy
+from radixd.server.rpc.convert import SPECULATIVE, bad_field, fill_host_occupancy, fill_occupancy
 from radixd.server.rpc.methods import Methods, unary
 from radixd.server.sessions.fault import check_served
 from radixd.server.sessions.limits import Limits, check_limit
@@ -22,6 +22,7 @@ NAME = "radixd.v1.Sessions"
 
 CONTRACT_REVISION = 1
 CAPABILITIES = ("move",)
+HOST_TIER_CAPABILITIES = (*CAPABILITIES, "offload")
 
 NONCE_BYTES = 16
 MODEL_BYTES = 64
@@ -68,8 +69,10 @@ class SessionService:
         cache = session.pool.cache
         cache.complete(session.id, request.completed)
         session.spoke()
+        session.pool.turn()
         response = pb.KeepAliveResponse(generation=cache.generation)
         fill_occupancy(response.device, cache.occupancy(session.id))
+        fill_host_occupancy(response.host, cache.host_occupancy())
         return response
 
     def _opened(self, session: ServedSession) -> pb.OpenSessionResponse:
@@ -104,7 +107,8 @@ class SessionService:
             ),
             server_version=version("radixd"),
             contract_revision=CONTRACT_REVISION,
-            capabilities=CAPABILITIES,
+            capabilities=HOST_TIER_CAPABILITIES if pool.cache.config.host_pages else CAPABILITIES,
+            total_host_pages=pool.cache.config.host_pages,
         )
 
 

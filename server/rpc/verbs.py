@@ -69,6 +69,7 @@ def match(scope: Scope, message: cache_pb2.Match, result: cache_pb2.MatchResult)
         tokens = scope.tokens(message.tokens)
         found = scope.cache.match(session.id, within, tokens, max_tokens=max_tokens, peek=message.peek)
     result.device_tokens = found.device_tokens
+    result.host_tokens = found.host_tokens
     result.unlocked_pages = found.unlocked_pages
     result.speculative = SPECULATIVE[session.pool.speculative]
     result.rollback_tokens = found.rollback_tokens
@@ -86,6 +87,8 @@ def acquire(scope: Scope, message: cache_pb2.Acquire, result: cache_pb2.AcquireR
         acquired = _open(scope, message)
     result.lease_id = acquired.lease_id
     result.device_tokens = acquired.device_tokens
+    result.host_tokens = acquired.host_tokens
+    result.loading.extend(acquired.loading)
     result.speculative = SPECULATIVE[scope.session.pool.speculative]
     result.rollback_tokens = acquired.rollback_tokens
     result.allocated = len(acquired.pages) * scope.cache.config.page_size
@@ -217,12 +220,32 @@ def move(scope: Scope, message: cache_pb2.Move, result: cache_pb2.MoveResult) ->
             cache.finish_copy(plan.copy_id, error)
         except Exception as problem:
             fault(pool, problem, "finishing a copy")
+        pool.turn()
 
     result.copy_id = plan.copy_id
     try:
         pool.run_move(plan, finish)
     except Exception as problem:  # the plan stands: its pages stay pinned until somebody says how the copy ended
         finish(f"it could not be started: {problem}")
+
+
+def offload(scope: Scope, message: cache_pb2.Offload, result: cache_pb2.OffloadResult) -> None:
+    """Offload: reserves host pages. Its end is told in a later reply."""
+    result.host_pages = scope.cache.offload(scope.session.id, scope.lease_id(message.lease))
+
+
+def restore(scope: Scope, message: cache_pb2.Restore, result: cache_pb2.RestoreResult) -> None:
+    """Restore: locks and allocates. The copies' ends are told in later replies."""
+    restored = scope.cache.restore(
+        scope.session.id,
+        message.lease_id,
+        allocate_to=message.allocate_to if message.HasField("allocate_to") else None,
+        reserve_to=message.reserve_to if message.HasField("reserve_to") else None,
+    )
+    result.readable = restored.device_tokens
+    result.loading.extend(restored.loading)
+    result.allocated = len(restored.pages) * scope.cache.config.page_size
+    result.pages = restored.pages.tobytes()
 
 
 def _slots(name: str, slots: bytes, limit: int) -> PageIds:

@@ -24,6 +24,7 @@ def stop_pool(pool: ServedPool, violations: str) -> None:
     if pool.broken is None:
         pool.broken = violations
         log.critical("pool %s is stopped, its ledger does not add up: %s", pool.name, violations)
+        pool.turn()
 
 
 def fault(pool: ServedPool, error: Exception, doing: str) -> Refusal:

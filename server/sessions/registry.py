@@ -189,6 +189,7 @@ class SessionRegistry(Generic[PoolT]):
         left = 0
         with guarded(session.pool, "ending a session"):
             left = session.pool.cache.end_session(session.id, proved_gone=proved_gone)
+        session.pool.turn()
         if left:
             self._retired[session.id] = session
         log.info("session %d ended, %s; pages left retired: %d", session.id, reason, left)
@@ -199,6 +200,7 @@ class SessionRegistry(Generic[PoolT]):
         freed = 0
         with guarded(session.pool, "freeing an ended session"):
             freed = session.pool.cache.prove_gone(session.id)
+        session.pool.turn()
         log.info("session %d is proved gone; pages freed: %d", session.id, freed)
         return freed
 

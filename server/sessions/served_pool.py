@@ -1,12 +1,20 @@
 """What sessions and calls need of a pool; `radixd.server.pool.Pool` is one."""
 
 from collections.abc import Callable
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from radixd.gpu_pool.geometry import Geometry
 from radixd.server.cache.prefix_cache import PrefixCache
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
+
+
+class Snapshot(NamedTuple):
+    """What a restart would find."""
+
+    host_pages: int
+    path: Path
 
 
 class ServedPool(Protocol):
@@ -25,4 +33,20 @@ class ServedPool(Protocol):
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
         """Starts a copy elsewhere. `done` follows on the loop's thread, with what went wrong or an empty text."""
+        ...
+
+    def turn(self) -> None:
+        """Journals what has become of the host tier and starts planned copies: after whatever has changed the cache.
+
+        Never raises. Where the pool is broken, it makes the journal void instead.
+        """
+        ...
+
+    @property
+    def journal(self) -> str:
+        """Of the host tier: "" where there is none to keep, "ok", or why it is kept no longer."""
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """Copies to the host what fits, waits for it, and makes the journal durable. Only where one is kept."""
         ...

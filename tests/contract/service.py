@@ -18,6 +18,7 @@ from radixd.server.rpc import add_services
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
+from radixd.server.sessions.served_pool import Snapshot
 from radixd.v1 import admin_pb2, admin_pb2_grpc, cache_pb2_grpc, session_pb2_grpc
 
 EPOCH = 1_700_000_000_000_000_000
@@ -42,6 +43,7 @@ class LedgerPool:
         self.policy = "priority"
         self.speculative = speculative
         self.broken: str | None = None
+        self.journal = ""
         self.moves: list[tuple[MovePlan, Callable[[str], None]]] = []
         self.cache = PrefixCache(
             CacheConfig(
@@ -56,6 +58,12 @@ class LedgerPool:
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
         self.moves.append((plan, done))
+
+    def turn(self) -> None:
+        """Without a host tier, nothing is left to do."""
+
+    async def snapshot(self) -> Snapshot:
+        raise AssertionError("there is no journal")
 
     def end_move(self, error: str = "") -> None:
         """The oldest copy has ended."""

@@ -115,7 +115,7 @@ def test_what_is_in_the_way_is_named(start_daemon: StartDaemon) -> None:
     assert daemon.process.wait(PATIENCE_S) == 2
     daemon = start_daemon("--device", "cpu", "--geometry", "glm-5.3", "--tokens", "30000000")
     assert daemon.process.wait(PATIENCE_S) == 1
-    assert "make the pool smaller" in daemon.log.read_text()
+    assert "make the pools smaller" in daemon.log.read_text()
     assert not daemon.socket.exists()
     daemon.socket.write_text("mine")
     daemon = start_daemon()

@@ -30,7 +30,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[AttachS
     monkeypatch.setattr(attach, "HANDSHAKE_SECONDS", 0.1)
     copier = Copier()
     (config,) = read_config(None, {}, {"geometry": "tiny", "tokens": 640, "device": "meta"}).pools
-    registry = SessionRegistry({"default": Pool(config, Limits(), copier)}, 1, Limits(), Liveness(), "")
+    registry = SessionRegistry({"default": Pool(config, Limits(), copier, epoch=1)}, 1, Limits(), Liveness(), "")
     gate = Gate()
     gate.state = State.SERVING
     with tempfile.TemporaryDirectory(prefix="rx") as folder:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.speculative import Speculative
-from radixd.server.config import Address, Config
+from radixd.server.config import Address, Config, HostTierConfig
 from radixd.server.config_file import read_config
 from radixd.server.config_table import ConfigError
 from radixd.server.config_text import config_text
@@ -32,6 +33,45 @@ def test_nothing_means_a_working_cpu_pool() -> None:
     assert (pool.name, pool.device_kind, pool.layout.geometry.name) == ("default", "cpu", "glm-5.3")
     assert pool.layout.nbytes <= 2**30 < pool.layout.nbytes + pool.layout.page_stride
     assert pool.layout.num_pages == 2**30 // 3_452_160 - 1  # page 0 is paid for, and not usable
+
+
+def test_a_host_tier_is_sized_in_tokens_or_bytes_and_keeps_some_device_pages_free(tmp_path: Path) -> None:
+    flags = {"geometry": "tiny", "tokens": 6400, "host_tokens": 6500, "write_policy": "write_through"}
+    (pool,) = read_config(None, {"state_dir": str(tmp_path)}, flags).pools
+    assert pool.host == HostTierConfig(
+        101, WritePolicy.WRITE_THROUGH, free_target_pages=3, state_dir=tmp_path / "default"
+    )
+    page = pool.layout.geometry.bytes_per_page
+    (pool,) = read_config(None, {}, {"geometry": "tiny", "tokens": 640, "host_bytes": 6 * page}).pools
+    assert (pool.host.pages, pool.host.free_target_pages, pool.host.state_dir) == (5, 1, None)
+    (pool,) = read_config(None, {}, {"geometry": "tiny", "tokens": 640}).pools
+    assert pool.host == HostTierConfig()
+
+
+def test_mistakes_about_the_host_tier_name_the_way_out(tmp_path: Path) -> None:
+    text = """
+        state_dir = "/tmp/radixd-state"
+        [[pools]]
+        geometry = "tiny"
+        device = "meta"
+        tokens = 640
+        host_tokens = 1
+        host_bytes = 1
+        write_policy = "write_back_later"
+        free_target_pages = 11
+    """
+    assert errors_of(written(tmp_path, text)) == (
+        "state_dir: no pool has a host tier to keep; give host_tokens or host_bytes",
+        "pools[0].write_policy: 'write_back_later' is none of write_back, write_through, write_through_selective",
+        "pools[0].free_target_pages: expected an integer within [0, 10], got 11",
+        "pools[0].host_tokens: give either host_tokens or host_bytes, not both",
+        "pools[0].host_tokens: 1 tokens are less than one page of 64",
+    )
+    text = 'state_dir = "/tmp/x"\n[[pools]]\ngeometry = "tiny"\ndevice = "meta"\ntokens = 640\nhost_tokens = 640'
+    (error,) = errors_of(written(tmp_path, text))
+    assert error == "state_dir: pool default has no memory (device meta), so nothing of it can be kept"
+    (error,) = errors_of(written(tmp_path, '[[pools]]\nname = ".."\ngeometry = "tiny"\ntokens = 640'))
+    assert error.startswith("pools[0].name: '..' may hold letters")
 
 
 def test_the_example_states_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ async def copier() -> AsyncIterator[Copier]:
 def made(copier: Copier, device: DeviceKind, tokens: int = 640, devices: int = 1, geometry: str = "tiny") -> Pool:
     flags = {"geometry": geometry, "tokens": tokens, "device": device, "devices": devices}
     (config,) = read_config(None, {}, flags).pools
-    pool = Pool(config, Limits(), copier)
+    pool = Pool(config, Limits(), copier, epoch=1)
     pool.allocate()
     return pool
 
@@ -66,5 +66,5 @@ async def test_a_pool_without_memory_moves_nothing_and_says_done(copier: Copier)
 
 
 async def test_memory_that_is_not_there_is_refused_by_name(copier: Copier) -> None:
-    with pytest.raises(PoolMemoryError, match=r"pool default: .*make the pool smaller"):
+    with pytest.raises(PoolMemoryError, match=r"pool default: .*make the pools smaller"):
         made(copier, "cpu", tokens=30_000_000, geometry="glm-5.3")

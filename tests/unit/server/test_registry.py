@@ -20,6 +20,7 @@ from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.opening import Opening
 from radixd.server.sessions.registry import SessionRegistry
+from radixd.server.sessions.served_pool import Snapshot
 from radixd.server.sessions.served_session import ServedSession
 from tests.sequences import seq
 
@@ -41,9 +42,16 @@ class LedgerPool:
     def __init__(self) -> None:
         self.cache = PrefixCache(CacheConfig(PAGES))
         self.broken: str | None = None
+        self.journal = ""
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
         raise AssertionError("nothing moves here")
+
+    def turn(self) -> None:
+        """Without a host tier, nothing is left to do."""
+
+    async def snapshot(self) -> Snapshot:
+        raise AssertionError("there is no journal")
 
 
 @dataclass(eq=False)
