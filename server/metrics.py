@@ -16,13 +16,16 @@ from prometheus_client.registry import Collector
 from radixd.server.config import DEFAULT_METRICS, Address
 from radixd.server.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
-from radixd.server.tier_metrics import copies, host_counters, host_ledger
+from radixd.server.tier_metrics import copies, host_counters, journals
 
 SCRAPE_SECONDS = 5.0
 """How long a scrape waits for its turn on the event loop before it fails."""
 
 OWNERS = ("free", "evictable", "protected", "leased", "retired")
 """A page has exactly one; the gauges of one scrape sum to radixd_pool_pages."""
+
+HOST_OWNERS = ("free", "evictable", "protected", "leased")
+"""The same for host pages, whose sum is radixd_host_pool_pages."""
 
 COUNTERS = {
     "radixd_requested_tokens": ("requested_tokens", "Tokens known to leases when they were acquired"),
@@ -49,11 +52,12 @@ class PoolCollector(Collector):
 
     async def _read(self) -> list[Metric]:
         pools = self._pools.values()
-        tiers = (*host_ledger(pools), *host_counters(pools), *copies(pools))
+        tiers = (*journals(pools), *host_counters(pools), *copies(pools))
         return [*self._ledger(), *self._counters(), *tiers, *self._clients()]
 
     def _ledger(self) -> Iterator[Metric]:
-        total = GaugeMetricFamily("radixd_pool_pages", "Usable pages: the sum of radixd_pages", labels=["pool"])
+        total = GaugeMetricFamily("radixd_pool_pages", "Usable pages on the device", labels=["pool"])
+        host = GaugeMetricFamily("radixd_host_pool_pages", "Pages of the host tier", labels=["pool"])
         pages = GaugeMetricFamily("radixd_pages", "Pages by their one owner", labels=["pool", "tier", "owner"])
         reserved = GaugeMetricFamily("radixd_reserved_pages", "Pages that leases may still claim", labels=["pool"])
         in_copy = GaugeMetricFamily("radixd_in_copy_pages", "Pages pinned by copies", labels=["pool"])
@@ -64,11 +68,16 @@ class PoolCollector(Collector):
             total.add_metric([name], occupancy.total)
             for owner in OWNERS:
                 pages.add_metric([name, "device", owner], getattr(occupancy, owner))
+            if pool.tier is not None:
+                ledger = pool.cache.host_occupancy()
+                host.add_metric([name], ledger.total)
+                for owner in HOST_OWNERS:
+                    pages.add_metric([name, "host", owner], getattr(ledger, owner))
             reserved.add_metric([name], occupancy.reserved_mine + occupancy.reserved_others)
             in_copy.add_metric([name], occupancy.in_copy)
             generation.add_metric([name], pool.cache.generation)
             broken.add_metric([name], pool.broken is not None)
-        yield from (total, pages, reserved, in_copy, generation, broken)
+        yield from (total, host, pages, reserved, in_copy, generation, broken)
 
     def _counters(self) -> Iterator[Metric]:
         for name, (field, text) in COUNTERS.items():

@@ -8,9 +8,6 @@ from radixd.server.cache.counters import Counters
 from radixd.server.pool import Pool
 from radixd.server.traffic import KINDS, Totals
 
-HOST_OWNERS = ("free", "evictable", "protected", "leased")
-"""A host page has exactly one; the gauges of one scrape sum to radixd_host_pool_pages."""
-
 MOVED: dict[str, Callable[[Counters], int]] = {
     "demote": lambda counters: counters.demoted_pages,
     "promote": lambda counters: counters.promoted_pages,
@@ -30,24 +27,18 @@ COPIES: dict[str, tuple[str, Callable[[Totals], float]]] = {
 }
 
 
-def host_ledger(pools: Iterable[Pool]) -> Iterator[Metric]:
-    """Host pages by owner, and what the journal holds of them."""
+def journals(pools: Iterable[Pool]) -> Iterator[Metric]:
+    """What the journals hold of the host tiers."""
     tiers = [pool for pool in pools if pool.tier is not None]
-    total = GaugeMetricFamily("radixd_host_pool_pages", "Host pages: the sum of radixd_host_pages", labels=["pool"])
-    pages = GaugeMetricFamily("radixd_host_pages", "Host pages by their one owner", labels=["pool", "owner"])
     writing = GaugeMetricFamily("radixd_journal_ok", "0: not kept, the next start is cold", labels=["pool"])
     live = GaugeMetricFamily("radixd_journal_pages", "Host pages that a restart would find", labels=["pool"])
     size = GaugeMetricFamily("radixd_journal_bytes", "Bytes of the journal's file", labels=["pool"])
     for pool in tiers:
-        occupancy = pool.cache.host_occupancy()
-        total.add_metric([pool.name], occupancy.total)
-        for owner in HOST_OWNERS:
-            pages.add_metric([pool.name, owner], getattr(occupancy, owner))
         if pool.tier is not None and (kept := pool.tier.journal) is not None:
             writing.add_metric([pool.name], pool.journal == "ok")
             live.add_metric([pool.name], kept.journal.live_pages)
             size.add_metric([pool.name], kept.journal.size)
-    yield from (total, pages, writing, live, size)
+    yield from (writing, live, size)
 
 
 def host_counters(pools: Iterable[Pool]) -> Iterator[Metric]:

@@ -63,7 +63,7 @@ def test_mistakes_about_the_host_tier_name_the_way_out(tmp_path: Path) -> None:
     assert errors_of(written(tmp_path, text)) == (
         "state_dir: no pool has a host tier to keep; give host_tokens or host_bytes",
         "pools[0].write_policy: 'write_back_later' is none of write_back, write_through, write_through_selective",
-        "pools[0].free_target_pages: expected an integer within [0, 10], got 11",
+        "pools[0].free_target_pages: 11 is outside [0, 10]",
         "pools[0].host_tokens: give either host_tokens or host_bytes, not both",
         "pools[0].host_tokens: 1 tokens are less than one page of 64",
     )
