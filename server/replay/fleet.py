@@ -151,7 +151,7 @@ class Fleet:
 
     def _restart_on_schedule(self) -> None:
         due = len(self.results.outcomes) // self._restart_every if self._restart_every else 0
-        if self.results.restarts < due and self._alive:
+        if self.results.restarts < due and any(self._unfinished(scheduler.job) for scheduler in self._alive):
             self._restart()
             self.results.restarts += 1
             self._news = time.monotonic()

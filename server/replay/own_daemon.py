@@ -5,14 +5,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import grpc
-
-from radixd.v1 import admin_pb2, admin_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 STOP_SECONDS = 30.0
 
@@ -52,13 +51,16 @@ class OwnDaemon:
     def wait_until_serving(self) -> None:
         """Raises DaemonFailed where it ends instead."""
         with grpc.insecure_channel(f"unix:{self.socket}", [("grpc.max_reconnect_backoff_ms", 100)]) as channel:
-            admin = admin_pb2_grpc.AdminStub(channel)
+            check: grpc.UnaryUnaryMultiCallable[bytes, health_pb2.HealthCheckResponse] = channel.unary_unary(
+                "/grpc.health.v1.Health/Check",
+                request_serializer=None,
+                response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            )
             while self._process.poll() is None:
-                try:
-                    admin.Occupancy(admin_pb2.OccupancyRequest())
-                    return
-                except grpc.RpcError:  # not there yet, or still starting
-                    time.sleep(0.05)
+                with suppress(grpc.RpcError):  # not there yet
+                    if check(b"").status == health_pb2.HealthCheckResponse.SERVING:
+                        return
+                time.sleep(0.05)
         raise DaemonFailed(f"the daemon did not start: {self._tail()}")
 
     def restart(self) -> None:

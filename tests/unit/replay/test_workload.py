@@ -72,11 +72,12 @@ def test_a_turn_goes_on_from_an_earlier_ones_prompt_and_answer() -> None:
 
 def test_faults_are_spread_and_never_meet() -> None:
     lengths = [0, 5] * 50
-    faults = Faults.choose(lengths, aborts=10, rollbacks=20, seed=1)
-    assert len(faults.aborts) == 10
-    assert len(faults.drafts) == 20
-    assert not faults.aborts & faults.drafts
-    assert all(lengths[index] for index in faults.drafts)
-    assert Faults.choose(lengths, aborts=10, rollbacks=20, seed=1) == faults
+    faults = Faults.choose(lengths, aborts=10, rollbacks=20, preempts=15, seed=1)
+    assert [len(chosen) for chosen in (faults.aborts, faults.drafts, faults.preempts)] == [10, 20, 15]
+    assert len(faults.aborts | faults.drafts | faults.preempts) == 45
+    assert all(lengths[index] for index in faults.drafts | faults.preempts)
+    assert Faults.choose(lengths, aborts=10, rollbacks=20, preempts=15, seed=1) == faults
     with pytest.raises(ValueError, match="--rollbacks 51: only 50"):
-        Faults.choose(lengths, aborts=0, rollbacks=51, seed=1)
+        Faults.choose(lengths, aborts=0, rollbacks=51, preempts=0, seed=1)
+    with pytest.raises(ValueError, match="--preempt 11: only 10"):
+        Faults.choose(lengths, aborts=0, rollbacks=40, preempts=11, seed=1)
