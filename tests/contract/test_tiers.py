@@ -49,9 +49,7 @@ class TieredService(Service):
     def read(self, page: int) -> set[int]:
         """The values of a page's bytes."""
         assert self.real.memory is not None
-        return {
-            int(value) for rows in self.real.memory.views[0].page_rows for value in np.unique(rows[page].numpy())
-        }
+        return {int(value) for rows in self.real.memory.views[0].page_rows for value in np.unique(rows[page].numpy())}
 
 
 @pytest.fixture
