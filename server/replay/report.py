@@ -52,9 +52,14 @@ class Report:
         return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
     @property
+    def evicted_pages(self) -> int:
+        """Cached pages that left the device: dropped on demand, or copied to the host before."""
+        return self.counts.evicted_pages + self.counts.demoted_pages
+
+    @property
     def turnovers(self) -> float:
         """Evicted pages as multiples of the pool."""
-        return self.counts.evicted_pages / self.ledger.device.total
+        return self.evicted_pages / self.ledger.device.total
 
     def figures(self) -> dict[str, object]:
         """Everything, as plain data. Latencies in milliseconds."""
@@ -91,6 +96,7 @@ class Report:
             "pool_pages": ledger.device.total,
             "host_pages": ledger.host.total,
             **asdict(self.counts),
+            "evicted_pages": self.evicted_pages,
             "evicted_pools": round(self.turnovers, 2),
             "ledger_ok": ledger.ok,
             "ledger": {
@@ -155,7 +161,7 @@ class Report:
             f"{tally.preemptions} preemptions: {tally.offloads} offloaded, {tally.restores} restored, "
             f"{tally.preemptions - tally.offloads} computed again",
         )
-        yield "evicted", f"{counts.evicted_pages:,} pages, {self.turnovers:.1f} times the pool"
+        yield "evicted", f"{self.evicted_pages:,} pages, {self.turnovers:.1f} times the pool"
         if ledger.host.total:
             yield (
                 "copied pages",
