@@ -95,11 +95,13 @@ class Demoter:
             while node.parent is not None and node not in chosen:
                 path.append(node)
                 node = node.parent
-            room -= sum(it.size for it in path)
-            if room < 0:
-                break
-            chosen.update(path)
-            missing += [it for it in reversed(path) if not len(it.host) and not it.saving and it.arriving is None]
+            for it in reversed(path):
+                to_copy = not len(it.host) and not it.saving and it.arriving is None
+                if it.size > room:
+                    return [*missing, self._tree.split(it, room)] if room and to_copy else missing
+                room -= it.size
+                chosen.add(it)
+                missing += [it] if to_copy else []
         return missing
 
     def save(self, node: Node, *, for_room: bool = True) -> bool:

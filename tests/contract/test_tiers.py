@@ -14,9 +14,8 @@ from radixd.server.cache.refusal import Reason
 from radixd.server.config_file import read_config
 from radixd.server.copier import Copier
 from radixd.server.pool import Pool
-from radixd.v1 import admin_pb2
+from radixd.v1 import admin_pb2, session_pb2
 from radixd.v1 import cache_pb2 as pb
-from radixd.v1 import session_pb2
 from tests.contract.caller import Caller, ref
 from tests.contract.refusals import refused, result_refused
 from tests.contract.service import EPOCH, LIMITS, Service
@@ -75,13 +74,13 @@ async def service(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    while not holds():
+    while not holds():  # noqa: ASYNC110 - what it waits for has no event
         await asyncio.sleep(0.001)
 
 
 async def told(caller: Caller, field: str) -> Iterator[pb.Arrival | pb.SavedLease]:
     """What the next replies tell in `field`, once one does."""
-    while not (found := getattr(await caller.say(), field)):
+    while not (found := getattr(await caller.say(), field)):  # noqa: ASYNC110 - what it waits for has no event
         await asyncio.sleep(0.001)
     return found
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
-from radixd.server.copier import Copier
+from radixd.server.copier import Copier, Urgency
 
 
 async def test_outcomes_come_back_in_order_on_the_loop() -> None:
@@ -41,3 +42,59 @@ async def test_close_finishes_what_was_submitted() -> None:
         copier.submit(lambda i=i: ran.append(i), lambda error: None)  # type: ignore[misc]
     copier.close()
     assert ran == list(range(10))
+
+
+async def test_what_is_awaited_goes_before_what_is_only_saved() -> None:
+    copier = Copier()
+    hold, order = threading.Event(), list[str]()
+    copier.submit(lambda: hold.wait() and None, lambda error: None)
+    for urgency, name in ((Urgency.IDLE, "seal"), (Urgency.SAVING, "save"), (Urgency.AWAITED, "load")):
+        copier.submit(lambda name=name: order.append(name), lambda error: None, urgency)  # type: ignore[misc]
+    hold.set()
+    copier.close()
+    assert order == ["load", "save", "seal"]
+
+
+async def test_work_that_was_only_begun_ends_with_its_future() -> None:
+    copier = Copier()
+    slow: Future[None] = Future()
+    broken: Future[None] = Future()
+    ended: list[str] = []
+    everything = asyncio.Event()
+
+    def done(name: str, error: str) -> None:
+        ended.append(f"{name}: {error}")
+        if len(ended) == 3:
+            everything.set()
+
+    copier.submit(lambda: slow, lambda error: done("slow", error))
+    copier.submit(lambda: broken, lambda error: done("broken", error))
+    copier.submit(lambda: None, lambda error: done("quick", error))
+    while not ended:  # noqa: ASYNC110 - what it waits for has no event
+        await asyncio.sleep(0.001)
+    assert ended == ["quick: "]
+    broken.set_exception(ValueError("no"))
+    slow.set_result(None)
+    await everything.wait()
+    assert sorted(ended) == ["broken: ValueError: no", "quick: ", "slow: "]
+    copier.close()
+
+
+async def test_what_has_not_begun_can_be_abandoned() -> None:
+    copier = Copier()
+    hold, begun, ended = threading.Event(), threading.Event(), list[str]()
+
+    def first() -> None:
+        begun.set()
+        hold.wait()
+
+    copier.submit(first, ended.append)
+    while not begun.is_set():  # noqa: ASYNC110 - what it waits for has no event
+        await asyncio.sleep(0.001)
+    copier.submit(lambda: None, ended.append, Urgency.SAVING)
+    copier.abandon("the daemon has shut down")
+    assert ended == ["the daemon has shut down"]
+    hold.set()
+    copier.close()
+    await asyncio.sleep(0)
+    assert ended == ["the daemon has shut down", ""]
