@@ -57,6 +57,7 @@ class Endings:
         """
         lease.ended = True
         lease.leave_load()
+        self._preemption.cancel(lease)
         self._admission.dismiss(lease)
         session.closing.add(lease)
         if lease.copies:

@@ -21,6 +21,7 @@ def check_invariants(cache: PrefixCache) -> None:
         *_device(cache),
         *_host(cache),
         *_tree(cache),
+        *_residence(cache),
         *_locks(cache),
         *_queue(cache),
         *_leases(cache),

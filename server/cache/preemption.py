@@ -72,6 +72,8 @@ class Preemption:
         return _device_only(lease.anchor), lease.table.pages[first : max(first, known)].copy()
 
     def _start(self, lease: Lease) -> None:
+        if lease not in self._unstarted:
+            return
         self._unstarted.remove(lease)
         nodes, tail = self._to_copy(lease)  # anew: an Insert that waited for a step may have published
         for node in nodes:
@@ -83,7 +85,7 @@ class Preemption:
         self._copies.plan(CopyKind.OFFLOAD, device_pages, lease.saved, lambda error: self._saved(lease, anchors, error))
 
     def cancel(self, lease: Lease) -> None:
-        """The session of a lease ends: an offload that has not begun never will."""
+        """A lease ends: an offload that has not begun never will."""
         if lease in self._unstarted:
             self._unstarted.remove(lease)
             self._host.free(lease.saved)

@@ -428,6 +428,7 @@ class PrefixCache:
             check_arrived(lease)
 
         lease.tokens.append(tokens)
+        session.untell(lease_id)
         if keep:
             session.leases[lease_id] = lease.successor()
         else:

@@ -67,6 +67,11 @@ class Session:
     def reserved_pages(self) -> int:
         return sum(lease.reserved + lease.joined for lease in self.leases.values())
 
+    def untell(self, lease_id: int) -> None:
+        """A lease ends, and its id may name its successor: no reply tells what the old one has waited for."""
+        self.arrivals = [it for it in self.arrivals if it.lease_id != lease_id]
+        self.saved = [it for it in self.saved if it.lease_id != lease_id]
+
     def carry_patches(self) -> None:
         """The reply to the Batch at hand carries every patch so far."""
         for it in self.superseded:

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from radixd.gpu_pool.layout import LayoutKind
+from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.refusal import Reason, Refusal
@@ -10,6 +12,9 @@ from radixd.server.cache.session import Dedup
 from tests.property.observed import fingerprint
 from tests.scheduler import Scheduler
 from tests.sequences import PAGE, length, seq
+from tests.two_tiers import TwoTiers
+
+THROUGH = CacheConfig(8, host_pages=8, write_policy=WritePolicy.WRITE_THROUGH)
 
 
 def occupancy(scheduler: Scheduler) -> tuple[int, int, int, int, int]:
@@ -184,3 +189,64 @@ def test_the_whole_pool_comes_back() -> None:
         one.release(lease.lease_id, publish_to=int(rng.integers(0, length(tokens) + 1)))
     one.cache.flush()
     assert occupancy(one) == (64, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("layout", ["page_first", "layer_first"])
+def test_pages_inserted_over_a_host_only_node_are_adopted(layout: LayoutKind) -> None:
+    """A9: an insert over a node on the host alone adopted the request's slots, and then freed them as duplicates."""
+    with TwoTiers.opened(layout, THROUGH) as it:
+        it.to_host(seq("AB"))
+        one = it.scheduler
+        lease = one.acquire(seq("ABZ"), max_tokens=0)
+        it.write(seq("ABZ"), lease.pages)
+        duplicates = it.cache.counters.duplicate_pages
+        assert one.insert(lease.lease_id, 2 * PAGE).published == 2 * PAGE
+        assert it.cache.counters.duplicate_pages == duplicates
+        assert occupancy(one) == (5, 0, 2, 1, 0)
+        one.release(lease.lease_id)
+        again = one.acquire(seq("ABZ"), allocate_to=0)
+        assert (again.pages.tolist(), again.loading) == (lease.pages.tolist()[:2], ())
+        assert it.holds(seq("AB"), again.pages)
+        assert it.cache.host_occupancy().protected == 2, "the host's copies stand, under the same lock"
+
+
+def test_a_flush_empties_the_host_too() -> None:
+    """A12: a flush cleared the tree but not the host's slots, and every later save silently did nothing."""
+    with TwoTiers.opened("page_first", CacheConfig(8, host_pages=4, write_policy=WritePolicy.WRITE_THROUGH)) as it:
+        it.publish(seq("ABCD"))
+        it.settle()
+        assert it.cache.host_occupancy().free == 0
+        it.cache.flush()
+        assert it.cache.host_occupancy().free == 4
+        it.publish(seq("EFGH"))
+        it.settle()
+        assert (it.cache.host_occupancy().free, it.cache.host_occupancy().evictable) == (0, 4)
+
+
+def test_an_offload_that_the_host_has_no_room_for_keeps_nothing() -> None:
+    """A15: what one pool had given was not given back when the other was full."""
+    one = Scheduler.alone(CacheConfig(8, host_pages=3))
+    one.cache.offload(one.id, one.acquire(seq("AB")).lease_id)
+    lease = one.acquire(seq("CD"))
+    before = fingerprint(one.cache)
+    with pytest.raises(Refusal) as refusal:
+        one.cache.offload(one.id, lease.lease_id)
+    assert (refusal.value.reason, refusal.value.facts["available"]) == (Reason.NO_PAGES, 1)
+    assert fingerprint(one.cache) == before
+
+
+def test_a_restore_that_the_device_has_no_room_for_keeps_nothing() -> None:
+    """A15, the other way."""
+    with TwoTiers.opened("page_first", THROUGH) as it:
+        it.publish(seq("AB"))
+        lease = it.scheduler.acquire(seq("ABCD"))
+        it.cache.offload(it.scheduler.id, lease.lease_id)
+        it.settle()
+        squatter = it.scheduler.acquire(seq("STUVW"))
+        before = fingerprint(it.cache)
+        with pytest.raises(Refusal) as refusal:
+            it.cache.restore(it.scheduler.id, lease.lease_id)
+        assert refusal.value.reason is Reason.NO_PAGES
+        assert fingerprint(it.cache) == before
+        it.scheduler.release(squatter.lease_id)
+        assert it.cache.restore(it.scheduler.id, lease.lease_id).pages.size == 4

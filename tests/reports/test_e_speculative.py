@@ -2,12 +2,14 @@
 
 import pytest
 
+from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.prefix_cache import CacheConfig
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.speculative import Speculative
 from tests.scheduler import Scheduler
-from tests.sequences import PAGE, ramp
+from tests.sequences import PAGE, ramp, seq
+from tests.two_tiers import TwoTiers
 
 
 @pytest.mark.parametrize("start", [*range(0, 131, 13), 127, 128, 129])
@@ -117,3 +119,16 @@ def test_forked_drafts_share_no_page() -> None:
         one.release(branch.lease_id)
     assert one.cache.occupancy().free == free + 7
     check_invariants(one.cache)
+
+
+def test_the_host_is_keyed_as_the_device_is() -> None:
+    """E7: one layer keyed by pairs and another by tokens, so that entries were never found, or found wrongly."""
+    through = CacheConfig(8, host_pages=8, write_policy=WritePolicy.WRITE_THROUGH, speculative=Speculative.BIGRAM)
+    with TwoTiers.opened("page_first", through) as it:
+        it.to_host(seq("ABC"))
+        assert it.cache.evict(8) == 0
+        match = it.cache.match(it.scheduler.id, it.scheduler.namespace, seq("ABC"))
+        assert (match.device_tokens, match.host_tokens) == (0, 2 * PAGE)
+        # The pair at the end of B has C's first token in it: another one there is another page.
+        other = it.cache.match(it.scheduler.id, it.scheduler.namespace, seq("ABD"), max_tokens=3 * PAGE)
+        assert (other.device_tokens, other.host_tokens) == (0, PAGE)

@@ -5,12 +5,19 @@ import threading
 import numpy as np
 import pytest
 
+from radixd.gpu_pool.layout import LayoutKind
+from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.cache.results import Saved
 from radixd.server.cache.session import Dedup
 from tests.scheduler import Scheduler
 from tests.sequences import PAGE, seq
+from tests.two_tiers import TwoTiers
+
+THROUGH = CacheConfig(8, host_pages=8, write_policy=WritePolicy.WRITE_THROUGH)
+both_layouts = pytest.mark.parametrize("layout", ["page_first", "layer_first"])
 
 
 def slots(*ids: int) -> np.ndarray:
@@ -221,3 +228,148 @@ def test_a_flush_under_a_pending_insert_publishes_nothing() -> None:
     assert one.insert(lease.lease_id, 2 * PAGE).published == 0
     assert one.release(lease.lease_id, publish_to=2 * PAGE).freed_pages == 2
     assert one.cache.occupancy().free == 4
+
+
+@both_layouts
+def test_pages_that_a_load_still_fills_are_not_handed_out(layout: LayoutKind) -> None:
+    """F1: a restore that was cancelled wrote into pages of the next request."""
+    with TwoTiers.opened(layout, THROUGH) as it:
+        it.to_host(seq("AB"))
+        it.pause()
+        lease = it.scheduler.acquire(seq("AB"), max_tokens=2 * PAGE)
+        it.turn()
+        it.scheduler.release(lease.lease_id)
+        others = it.scheduler.acquire(seq("STUVWX"))
+        assert not set(others.pages.tolist()) & set(lease.pages.tolist())
+        with pytest.raises(Refusal):
+            it.scheduler.acquire(seq("Y"))
+        it.write(seq("STUVWX"), others.pages)
+        it.resume()
+        it.settle()
+        assert it.holds(seq("STUVWX"), others.pages)
+        assert it.scheduler.acquire(seq("Y")).pages.size == 1
+
+
+@both_layouts
+@pytest.mark.parametrize("end", ["release", "kill", "silence"])
+def test_pages_that_an_offload_still_reads_are_not_handed_out(layout: LayoutKind, end: str) -> None:
+    """F1, F2: an abort in the middle of an offload; what it was to be saved to comes back once, too."""
+    with TwoTiers.opened(layout, THROUGH) as it:
+        witness = Scheduler(it.cache, 2)
+        lease = it.scheduler.acquire(seq("ABC"))
+        it.write(seq("ABC"), lease.pages)
+        it.cache.offload(it.scheduler.id, lease.lease_id)
+        it.pause()
+        it.turn()
+        if end == "release":
+            it.scheduler.release(lease.lease_id)
+        else:
+            it.cache.end_session(it.scheduler.id, proved_gone=end == "kill")
+        assert not set(witness.acquire(seq("STUVW")).pages.tolist()) & set(lease.pages.tolist())
+        assert (it.cache.occupancy().free, it.cache.host_occupancy().free) == (0, 5)
+        it.resume()
+        it.settle()
+        assert it.cache.host_occupancy().free == 8
+        assert it.cache.occupancy().free == (0 if end == "silence" else 3)
+        it.cache.prove_gone(it.scheduler.id)
+        assert it.cache.occupancy().free == 3
+        check_invariants(it.cache)
+
+
+@pytest.mark.parametrize("end", ["release", "kill"])
+def test_an_offload_that_has_not_begun_when_its_lease_ends_never_does(end: str) -> None:
+    """F1: it waited for a step, the session's end forgot it, and its pages of both tiers with it."""
+    one = Scheduler.alone(THROUGH)
+    lease = one.acquire(seq("ABC"))
+    step = one.launch()
+    one.cache.offload(one.id, lease.lease_id)
+    if end == "release":
+        one.release(lease.lease_id)
+        assert one.cache.host_occupancy().free == 8
+        assert one.cache.occupancy().free == 5, "the step may still touch the device's"
+        one.cache.complete(one.id, step)
+        assert one.cache.take_plans() == ()
+    else:
+        one.release(lease.lease_id)
+        one.cache.end_session(one.id, proved_gone=True)
+    assert (one.cache.occupancy().free, one.cache.host_occupancy().free) == (8, 8)
+    assert not one.cache.endings.remains
+    check_invariants(one.cache)
+
+
+@pytest.mark.parametrize("errors", [("", ""), ("the device said no", ""), ("", "the device said no")])
+def test_a_lease_that_ends_under_two_copies_is_over_with_the_last(errors: tuple[str, str]) -> None:
+    """F7: an aborted request got two completions, of its load and of its store."""
+    with TwoTiers.opened("page_first", THROUGH) as it:
+        it.publish(seq("AB"))
+        lease = it.scheduler.acquire(seq("ABCD"))
+        it.cache.offload(it.scheduler.id, lease.lease_id)
+        it.settle()
+        it.cache.evict(2)
+        restored = it.cache.restore(it.scheduler.id, lease.lease_id)
+        assert len(restored.loading) == 2
+        it.turn()
+        it.scheduler.release(lease.lease_id)
+        for error in errors:
+            assert it.cache.occupancy().free < 8
+            it.confirm(error)
+        it.settle()
+        assert it.arrivals() == (), "nobody is told of the end of a lease that is over"
+        occupancy = it.cache.occupancy()
+        assert occupancy.free + occupancy.evictable == 8
+        assert (it.cache.host_occupancy().free, it.cache.host_occupancy().evictable) == (6, 2)
+
+
+@pytest.mark.parametrize("verb", ["demote", "promote", "offload"])
+def test_a_copy_that_ends_after_a_flush_brings_nothing_back(verb: str) -> None:
+    """F15: a reset ran while a transfer was in flight; stale entries came back, and pages were freed twice."""
+    with TwoTiers.opened("page_first", THROUGH) as it:
+        if verb == "demote":
+            it.publish(seq("AB"))
+        else:
+            it.to_host(seq("AB"))
+            lease = it.scheduler.acquire(seq("ABC"))
+            if verb == "offload":
+                it.settle()
+                it.cache.offload(it.scheduler.id, lease.lease_id)
+        assert [plan.kind for plan in it.turn()] == [verb]
+        it.cache.flush()
+        it.settle()
+        match = it.cache.match(it.scheduler.id, it.scheduler.namespace, seq("ABC"))
+        assert (match.device_tokens, match.host_tokens) == (0, 0)
+        if verb != "demote":
+            it.scheduler.release(lease.lease_id)
+        assert (it.cache.occupancy().free, it.cache.host_occupancy().free) == (8, 8)
+        check_invariants(it.cache)
+
+
+def test_an_offload_that_fails_leaves_the_lease_as_it_was() -> None:
+    """F16: an offload that never reported its end kept its device blocks for ever."""
+    with TwoTiers.opened("page_first", THROUGH) as it:
+        tokens = seq("ABC")
+        lease = it.scheduler.acquire(tokens)
+        it.write(tokens, lease.pages)
+        it.cache.offload(it.scheduler.id, lease.lease_id)
+        with pytest.raises(Refusal) as refusal:
+            it.scheduler.insert(lease.lease_id, PAGE)
+        assert refusal.value.reason is Reason.NOT_ACTIVE
+        it.turn()
+        it.confirm(error="the copier died")
+        assert it.saved() == (Saved(lease.lease_id, "the copier died"),)
+        assert it.cache.host_occupancy().free == 8
+        assert it.scheduler.insert(lease.lease_id, 3 * PAGE).published == 3 * PAGE
+        assert it.holds(tokens, lease.pages)
+        it.settle()
+        it.scheduler.release(lease.lease_id)
+        assert it.cache.occupancy().free == 5
+
+
+@pytest.mark.parametrize("ends", ["release", "keep"])
+def test_replies_tell_nothing_of_leases_that_are_over(ends: str) -> None:
+    """F7: a lease that is kept waits under the same id, and its last life's copies are none of its business."""
+    with TwoTiers.opened("page_first", THROUGH) as it:
+        lease = it.scheduler.acquire(seq("AB"))
+        it.cache.offload(it.scheduler.id, lease.lease_id)
+        it.settle()
+        it.scheduler.release(lease.lease_id, keep=ends == "keep")
+        assert it.saved() == ()
