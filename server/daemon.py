@@ -176,7 +176,11 @@ class Daemon:
 
     def _check_memory(self) -> None:
         """Whether all pools fit together, before the first takes any memory. Raises PoolMemoryError."""
-        parts = {name: nbytes for pool in self._pools.values() for name, nbytes in pool.memory_parts().items()}
+        try:
+            parts = {name: nbytes for pool in self._pools.values() for name, nbytes in pool.memory_parts().items()}
+        except OSError as error:
+            message = f"cannot use the state directory: {error}; give another --state-dir"
+            raise PoolMemoryError(message) from error
         if parts:
             from radixd.gpu_pool.device import DeviceMemoryError
             from radixd.gpu_pool.host_memory import check_fits

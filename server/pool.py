@@ -80,7 +80,10 @@ class Pool:
         from radixd.gpu_pool.memory import PoolMemory
 
         size = f"{self.layout.nbytes / 2**30:.2f} GiB on {self.devices} x {self._kind}"
-        log.info("pool %s: allocating %s, and %d host pages", self.name, size, self.cache.config.host_pages)
+        if self.tier is not None:
+            host_bytes = self.cache.config.host_pages * self.geometry.bytes_per_page
+            size += f", {host_bytes / 2**30:.2f} GiB in {self._state_dir or 'host memory'}"
+        log.info("pool %s: allocating %s", self.name, size)
         start = time.monotonic()
         try:
             self.memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")

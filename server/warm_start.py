@@ -1,6 +1,8 @@
 """A pool's host tier found again in its state directory: read and verified on a thread, adopted on the loop."""
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PROGRESS_SECONDS = 5.0
 HOST_PAGES = "host.pages"
 """The data file's name in a pool's state directory."""
 
@@ -35,7 +38,20 @@ def read_state(directory: Path, host: "HostPool", cache: PrefixCache, epoch: int
         element_bytes=cache.config.speculative.element_bytes,
         epoch=epoch,
     )
-    return recover(directory, wanted, host.checksums)
+    return recover(directory, wanted, host.checksums, _progress(directory))
+
+
+def _progress(directory: Path) -> Callable[[int, int], None]:
+    """Logs now and then how far the verification of many pages has come."""
+    told = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
+            log.info("verifying host pages in %s: %d of %d", directory, done, total)
+
+    return tell
 
 
 def adopt(pool: str, directory: Path, host: "HostPool", cache: PrefixCache, recovered: Recovered) -> Journal:
