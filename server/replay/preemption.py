@@ -33,10 +33,11 @@ class Preemption:
         self._retracted = retracted
         self._restored = restored
         self._rejected = rejected
-        self._preempted: list[RunningRequest] = []
+        self._saving: list[RunningRequest] = []
+        self._offloaded: list[RunningRequest] = []
 
     def __len__(self) -> int:
-        return len(self._preempted)
+        return len(self._saving) + len(self._offloaded)
 
     def preempt(self, step: StepBatch, victim: RunningRequest, back: Callable[[RunningRequest], None]) -> None:
         """Take its pages away. `back` is called where the host has no room: it runs on, and is retracted next time."""
@@ -47,24 +48,27 @@ class Preemption:
         self._tell(step, victim)
         operation = step.ops.offload(victim.held)
         step.expect("offload", operation, partial(self._take_offload, victim, back))
-        self._preempted.append(victim)
+        self._saving.append(victim)
 
     def build(self, step: StepBatch, room: int) -> int:
         """Ask for up to `room` requests back, before any new one gets a page. Returns how many."""
-        offloaded = [it for it in self._preempted if it.held.status is LeaseStatus.OFFLOADED][: max(0, room)]
-        for running in offloaded:
+        wanted = self._offloaded[: max(0, room)]
+        for running in wanted:
             operation = step.ops.restore(
                 running.held, allocate_to=running.launched, reserve_to=running.whole_length, group=IN_LINE
             )
             step.expect("restore", operation, partial(self._take_pages, running))
-        return len(offloaded)
+        return len(wanted)
 
     def take_unsaved(self) -> list[RunningRequest]:
-        """Those whose copy to the host has failed: they are as they were."""
-        unsaved = [it for it in self._preempted if it.held.status is LeaseStatus.ACTIVE]
-        for running in unsaved:
-            self._preempted.remove(running)
-        return unsaved
+        """Those whose copy to the host has failed, of those whose copy has ended: they are as they were."""
+        ended = [it for it in self._saving if it.held.status is not LeaseStatus.OFFLOADING]
+        saved = [it for it in ended if it.held.status is LeaseStatus.OFFLOADED]
+        self._saving = [it for it in self._saving if it not in ended]
+        self._offloaded += saved
+        self._tally().preemptions += len(saved)
+        self._tally().offloads += len(saved)
+        return [it for it in ended if it not in saved]
 
     def _retract(self, step: StepBatch, victim: RunningRequest) -> None:
         operation = step.ops.release(
@@ -94,19 +98,17 @@ class Preemption:
     ) -> None:
         if isinstance(operation.error, NoPages):
             victim.host_is_full = True
-            self._preempted.remove(victim)
+            self._saving.remove(victim)
             back(victim)
             return
         operation.result()
         victim.preempt = False
-        self._tally().preemptions += 1
-        self._tally().offloads += 1
 
     def _take_pages(self, running: RunningRequest, operation: Operation[Lease]) -> None:
         error = operation.error
         if isinstance(error, NoPages | Skipped | InFlight):
             return
-        self._preempted.remove(running)
+        self._offloaded.remove(running)
         if isinstance(error, NeverFits):
             running.held.release()
             self._rejected(running)

@@ -21,6 +21,9 @@ from radixd.server.replay.workload import Workload, WorkloadChoice
 
 PATIENCE_SECONDS = 30.0
 
+RESTART_SECONDS = 120.0
+"""How long a daemon may take to stop, to start again and to verify what its host tier holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -47,6 +50,7 @@ def run_scheduler(job: Job, pipe: Connection) -> None:
             while not _run(job, session, journal, workload):
                 # The old pool's memory goes with the last view of it, and an engine holds some, in a cycle.
                 gc.collect()
+                _reopen(session)
             journal.flush()
     except (RadixError, OSError, ValueError) as error:
         _fail(pipe, f"{type(error).__name__}: {error}")
@@ -57,8 +61,6 @@ def run_scheduler(job: Job, pipe: Connection) -> None:
 def _run(job: Job, session: Session, journal: Journal, workload: Workload) -> bool:
     """Run what has not ended yet, in one session; False where the daemon was restarted before all had."""
     try:
-        if session.over is not None:
-            session.reopen(PATIENCE_SECONDS)
         kernel = Kernel(session, _memory(session), journal)
         requests = _requests(job, workload, session.page_size, frozenset(journal.ended))
         if job.one_by_one:
@@ -70,6 +72,13 @@ def _run(job: Job, session: Session, journal: Journal, workload: Workload) -> bo
             raise
         return False
     return True
+
+
+def _reopen(session: Session) -> None:
+    while True:
+        with suppress(SessionOver):  # that daemon was restarted too
+            session.reopen(RESTART_SECONDS)
+            return
 
 
 def _open(client: Client, job: Job) -> Session:

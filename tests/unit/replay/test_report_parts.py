@@ -4,7 +4,10 @@ import pytest
 
 from radixd.server.replay.journal import Journal
 from radixd.server.replay.latency import Latencies
+from radixd.server.replay.page_counts import PageCounts
+from radixd.server.replay.pool_admin import Ledger, TierLedger
 from radixd.server.replay.tally import MAX_MISMATCH_TEXTS, Outcome, Progress, Tally
+from radixd.v1 import admin_pb2
 
 
 def test_a_quantile_is_right_to_a_bucket() -> None:
@@ -40,3 +43,26 @@ def test_a_journal_sends_each_thing_once() -> None:
     journal.flush()
     assert [outcome.index for progress in sent for outcome in progress.outcomes] == [4]
     assert sum(progress.tally.rollbacks for progress in sent) == 1
+    assert journal.ended == {4}
+
+
+def test_counts_add_up_over_the_lives_of_a_daemon() -> None:
+    began = PageCounts.of(admin_pb2.PoolOccupancy(evicted_pages=5))
+    stopped = PageCounts.of(admin_pb2.PoolOccupancy(evicted_pages=9, promoted_pages=2))
+    second = PageCounts.of(admin_pb2.PoolOccupancy(evicted_pages=1, restored_pages=3))
+    assert stopped - began + second == PageCounts(evicted_pages=5, promoted_pages=2, restored_pages=3)
+
+
+@pytest.mark.parametrize(
+    ("device", "host", "leases", "ok"),
+    [
+        (TierLedger(10, 4, 6, 0), TierLedger(0, 0, 0, 0), 0, True),
+        (TierLedger(10, 4, 6, 0), TierLedger(5, 1, 4, 0), 0, True),
+        (TierLedger(10, 4, 5, 1), TierLedger(5, 1, 4, 0), 0, False),
+        (TierLedger(10, 4, 6, 0), TierLedger(5, 1, 3, 1), 0, False),
+        (TierLedger(10, 4, 6, 0), TierLedger(5, 1, 3, 0), 0, False),
+        (TierLedger(10, 4, 6, 0), TierLedger(5, 1, 4, 0), 1, False),
+    ],
+)
+def test_a_ledger_is_right_where_both_tiers_are(device: TierLedger, host: TierLedger, leases: int, ok: bool) -> None:
+    assert Ledger(device, host, leases, ()).ok == ok
