@@ -37,11 +37,15 @@ class HostJournal:
 
     def write(self, records: Iterable[Kept | Lost]) -> bool:
         """Take records, in order. True if host pages that were lost may be overwritten now; if not, try again later."""
-        for record in records:
-            if isinstance(record, Lost):
-                self.journal.lost(record.host_pages)
-            elif self.journal.state is State.WRITING:
-                self._seal(record)
+        try:
+            for record in records:
+                if isinstance(record, Lost):
+                    self.journal.lost(record.host_pages)
+                elif self.journal.state is State.WRITING:
+                    self._seal(record)
+        except Exception as error:  # the rest of the records is gone, and with it what the journal could vouch for
+            self.poison(f"a record could not be taken: {error}")
+            raise
         return self._flush()
 
     def _seal(self, kept: Kept) -> None:

@@ -145,6 +145,24 @@ async def test_what_is_lost_stands_in_the_journal_before_the_copy_that_overwrite
     assert seen == [0]
 
 
+async def test_a_record_that_cannot_be_taken_ends_the_journal_and_the_pool_serves_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make(write_policy="write_through")
+
+    def refuse(kept: object) -> None:
+        raise ValueError("no run")
+
+    monkeypatch.setattr(journal_of(pool).journal, "expect", refuse)
+    publish(pool, "AB")
+    await settled(pool)
+    assert pool.journal == "a record could not be taken: no run"
+    assert pool.broken is None
+    publish(pool, "CD")
+    await settled(pool)
+    assert pool.cache.host_occupancy().evictable == 4
+
+
 async def test_a_broken_pool_leaves_no_snapshot(make: Make) -> None:
     pool = make(write_policy="write_through")
     publish(pool, "AB")
