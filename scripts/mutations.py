@@ -22,6 +22,7 @@ PACKAGES = {"server": "server", "client": "client", "gpu_pool": "gpu_pool", "v1"
 REPORTS = "tests/reports"
 CACHE = "tests/unit/cache"
 JOURNAL = "tests/unit/journal"
+TIERS = f"{CACHE}/test_tiers.py"
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,9 @@ MUTATIONS = (
     ),
     Mutation(
         "leave a locked leaf in the eviction queue",
-        "server/cache/tree.py",
-        "                self.queue.discard(current)\n                self.evictable -= len(current.pages)\n",
-        "                self.evictable -= len(current.pages)\n",
+        "server/cache/tier.py",
+        "        self.unqueue(node)\n        self.evictable -= pages\n",
+        "        self.evictable -= pages\n",
         f"{REPORTS}/test_c_eviction.py::test_a_page_is_queued_once",
     ),
     Mutation(
@@ -117,15 +118,15 @@ MUTATIONS = (
     Mutation(
         "lose the locks in a split",
         "server/cache/tree.py",
-        "        upper.lock_ref, upper.hits",
-        "        _, upper.hits",
+        "        upper.lock_ref, upper.keep_ref = lower.lock_ref, lower.keep_ref\n",
+        "        upper.keep_ref = lower.keep_ref\n",
         f"{REPORTS}/test_c_eviction.py::test_a_lock_is_released_where_it_was_taken",
     ),
     Mutation(
         "ignore reservations",
         "server/cache/admission.py",
-        "        return self._ledger.free + self._tree.evictable - self.reserved\n",
-        "        return self._ledger.free + self._tree.evictable\n",
+        "        return self._ledger.free + self._device.evictable - self.reserved\n",
+        "        return self._ledger.free + self._device.evictable\n",
         f"{CACHE}/test_reservation.py",
     ),
     Mutation(
@@ -138,15 +139,15 @@ MUTATIONS = (
     Mutation(
         "count the own prefix as evictable",
         "server/cache/prefix_cache.py",
-        "        self.admission.check_acquire(wanted - matched + reserved + locked)\n",
-        "        self.admission.check_acquire(wanted - matched + reserved)\n",
+        "        self.admission.check_acquire(new + growth.reserved + parts.arriving + locked)\n",
+        "        self.admission.check_acquire(new + growth.reserved + parts.arriving)\n",
         f"{CACHE}/test_reservation.py::test_an_acquire_costs_the_evictable_pages_that_it_locks",
     ),
     Mutation(
         "leave flushed pages matchable",
         "server/cache/tree.py",
-        "        self.roots = {}\n        self.evictable = 0\n",
-        "        self.evictable = 0\n",
+        "        self.detached.update(self.roots.values())\n        self.roots = {}\n",
+        "        self.detached.update(self.roots.values())\n",
         f"{REPORTS}/test_a_accounting.py::test_a_lock_from_before_a_flush_returns_quietly",
     ),
     Mutation(
@@ -173,8 +174,8 @@ MUTATIONS = (
     Mutation(
         "publish over a failed copy",
         "server/cache/moves.py",
-        "        if error and copy.lease.ended:\n",
-        "        if error and not copy.lease.ended:\n",
+        "            if error and lease.ended:\n",
+        "            if error and not lease.ended:\n",
         f"{REPORTS}/test_f_crash.py::test_a_failed_copy_publishes_nothing",
     ),
     Mutation(
@@ -225,6 +226,140 @@ MUTATIONS = (
         '    "priority": lambda node: (node.priority, node.last_use),\n',
         '    "priority": lambda node: (node.last_use,),\n',
         f"{REPORTS}/test_c_eviction.py::test_lower_priority_goes_first_then_the_longest_unused",
+    ),
+    Mutation(
+        "demote without a lock",
+        "server/cache/demotion.py",
+        "        self._residence.lock(node)\n        host_pages",
+        "        host_pages",
+        f"{TIERS}::test_a_node_that_is_saved_cannot_be_evicted_meanwhile",
+    ),
+    Mutation(
+        "believe a copy to the host that failed",
+        "server/cache/demotion.py",
+        "        if error or len(node.host):\n",
+        "        if len(node.host):\n",
+        f"{TIERS}::test_a_save_that_fails_leaves_the_node_on_the_device_alone",
+    ),
+    Mutation(
+        "let a split forget that its node is kept",
+        "server/cache/tree.py",
+        "        upper.lock_ref, upper.keep_ref = lower.lock_ref, lower.keep_ref\n",
+        "        upper.lock_ref = lower.lock_ref\n",
+        f"{TIERS}::test_a_split_is_kept_as_the_node_was",
+    ),
+    Mutation(
+        "copy without bound",
+        "server/cache/demotion.py",
+        "        if self._copies.pages + node.size > self._config.max_copy_pages:\n",
+        "        if node.size > self._config.max_copy_pages:\n",
+        f"{TIERS}::test_pages_under_copies_are_bounded_and_beyond_the_bound_are_dropped",
+    ),
+    Mutation(
+        "leave a load without a lock of its own",
+        "server/cache/promotion.py",
+        "        self._residence.lock(load.anchor)  # the copy's own lock: leases may go before it ends\n",
+        "",
+        f"{REPORTS}/test_f_crash.py::test_pages_that_a_load_still_fills_are_not_handed_out",
+    ),
+    Mutation(
+        "give a failed load's pages to everybody who waits",
+        "server/cache/promotion.py",
+        "            pages = pages[len(own) :]\n",
+        "",
+        f"{TIERS}::test_joining_a_load_reserves_what_its_failure_would_cost",
+    ),
+    Mutation(
+        "reserve nothing for a load that is joined",
+        "server/cache/prefix_cache.py",
+        "        self.admission.check_acquire(new + growth.reserved + parts.arriving + locked)\n",
+        "        self.admission.check_acquire(new + growth.reserved + locked)\n",
+        f"{TIERS}::test_a_load_is_joined_only_where_its_failure_could_be_met",
+    ),
+    Mutation(
+        "publish over bytes that are arriving",
+        "server/cache/publication.py",
+        "        if parts.arriving or not self._admission",
+        "        if not self._admission",
+        f"{TIERS}::test_a_publication_stops_before_bytes_that_are_arriving",
+    ),
+    Mutation(
+        "offload before the step has written",
+        "server/cache/preemption.py",
+        "        session.fence.after(session.fence.launched, lambda: self._start(lease))\n",
+        "        self._start(lease)\n",
+        f"{REPORTS}/test_d_tiers.py::test_an_offload_waits_for_the_step_that_writes",
+    ),
+    Mutation(
+        "end a lease under its offload",
+        "server/cache/preemption.py",
+        "        lease.copies += 1\n        self._unstarted.add(lease)\n",
+        "        self._unstarted.add(lease)\n",
+        f"{REPORTS}/test_f_crash.py::test_pages_that_an_offload_still_reads_are_not_handed_out",
+    ),
+    Mutation(
+        "forget an offload that has not begun",
+        "server/cache/ending.py",
+        "        lease.leave_load()\n        self._preemption.cancel(lease)\n        self._admission",
+        "        lease.leave_load()\n        self._admission",
+        f"{REPORTS}/test_f_crash.py::test_an_offload_that_has_not_begun_when_its_lease_ends_never_does",
+    ),
+    Mutation(
+        "give up the device before the host has confirmed",
+        "server/cache/preemption.py",
+        "        if error or lease.ended:\n",
+        "        if lease.ended:\n",
+        f"{REPORTS}/test_f_crash.py::test_an_offload_that_fails_leaves_the_lease_as_it_was",
+    ),
+    Mutation(
+        "let the host evict an offloaded lease's prefix",
+        "server/cache/preemption.py",
+        "        self._residence.keep(lease.anchor)\n",
+        "",
+        f"{TIERS}::test_the_host_keeps_an_offloaded_prefix_whoever_wants_room",
+    ),
+    Mutation(
+        "keep an offloaded prefix for ever",
+        "server/cache/preemption.py",
+        "        self._residence.unkeep(lease.anchor)\n        lease.readable",
+        "        lease.readable",
+        f"{TIERS}::test_the_host_keeps_an_offloaded_prefix_whoever_wants_room",
+    ),
+    Mutation(
+        "give saved pages back before they are loaded",
+        "server/cache/preemption.py",
+        "        first = lease.published // self._page_size\n        lease.state = LeaseState.RESTORING\n",
+        "        first = lease.published // self._page_size\n        self._host.free(lease.saved)\n"
+        "        lease.state = LeaseState.RESTORING\n",
+        f"{REPORTS}/test_d_tiers.py::test_a_lease_comes_back_whole_to_other_pages",
+    ),
+    Mutation(
+        "tell a kept lease of its last life's copies",
+        "server/cache/prefix_cache.py",
+        "        session.untell(lease_id)\n",
+        "",
+        f"{REPORTS}/test_f_crash.py::test_replies_tell_nothing_of_leases_that_are_over",
+    ),
+    Mutation(
+        "evict a host page and tell the journal nothing",
+        "server/cache/residence.py",
+        "                self.log.append(Lost(pages))\n",
+        "                pass\n",
+        f"{TIERS}::test_a_journal_learns_of_each_page_once_it_is_there_and_before_it_is_gone",
+    ),
+    Mutation(
+        "flush and tell the journal nothing",
+        "server/cache/residence.py",
+        "            self.log += [Lost(node.host) for node in nodes if len(node.host)]\n",
+        "            pass\n",
+        f"{TIERS}::test_a_journal_learns_of_each_page_once_it_is_there_and_before_it_is_gone",
+    ),
+    Mutation(
+        "adopt a shared prefix twice",
+        "server/cache/prefix_cache.py",
+        "host_pages[walk.pages :].copy()\n",
+        "host_pages[: len(host_pages) - walk.pages].copy()\n",
+        f"{TIERS}::test_adopted_paths_share_their_prefix_and_give_back_what_is_left_over",
     ),
     Mutation(
         "answer a reused seq with another Batch's reply",

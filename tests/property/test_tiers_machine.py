@@ -325,8 +325,9 @@ class TierMachine(RuleBasedStateMachine):
         retain: float | None,
         wait: bool,
     ) -> None:
-        if len(self.leases) > 3:
-            self._release(self.leases[pick % 4], share=4, keep=False)
+        running = [lease for lease in self.leases if lease.state in ("active", "waiting")]
+        if len(running) > 2:
+            self._release(running[pick % 3], share=4, keep=False)
             self.turn()
         session, tokens = self._session(pick), tokens_of(*sequence)
         namespace = Namespace(MODEL, cache_salt=SALTS[salt == 0])
@@ -445,8 +446,22 @@ class TierMachine(RuleBasedStateMachine):
         if keep:
             self.leases.append(ClientLease(lease.lease_id, lease.session, lease.namespace, lease.tokens))
 
-    @rule(pick=PICK)
-    def offload(self, pick: int) -> None:
+    @rule(pick=PICK, reserve=st.integers(0, 9), quiet=st.booleans())
+    def preempt(self, pick: int, reserve: int, quiet: bool) -> None:
+        """Brings a lease back, or else sends one off; in quiet times it gets there at once."""
+        if pick % 4 and self._lease(0, "offloaded") is not None:
+            self._restore(pick, reserve)
+            return
+        self._offload(pick)
+        if quiet:
+            self.turn()
+            for session in self.sessions.values():
+                session.completed = session.launched
+                self._advance(session)
+            self.turn()
+            self.finish_copies(8, failed=False, told=True)
+
+    def _offload(self, pick: int) -> None:
         lease = self._lease(pick, "active")
         if lease is None:
             return
@@ -457,8 +472,7 @@ class TierMachine(RuleBasedStateMachine):
         if pages is not None:
             lease.state = "saving"
 
-    @rule(pick=PICK, reserve=st.integers(0, 9))
-    def restore(self, pick: int, reserve: int) -> None:
+    def _restore(self, pick: int, reserve: int) -> None:
         lease = self._lease(pick, "offloaded")
         if lease is None:
             return
@@ -505,6 +519,7 @@ class TierMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, upset=st.sampled_from(["killed", "silent", "dead writer", "flush", "restart"]), rare=st.booleans())
     def upset(self, pick: int, upset: str, rare: bool) -> None:
+        """What seldom happens: those who die, those who fall silent, an operator, a power cut."""
         if self.unproved and pick % 2:
             session_id = self.unproved.pop()
             self.bytes.steps.pop(session_id, None)
@@ -544,7 +559,9 @@ class TierMachine(RuleBasedStateMachine):
     @rule(pages=st.sampled_from([1, 2, 3, 30, 30]), quiet=st.booleans())
     def evict(self, pages: int, quiet: bool) -> None:
         if quiet:
-            self.finish_copies(8, failed=False, told=False)
+            self.cache.save_all()
+            self.turn()
+            self.finish_copies(8, failed=False, told=True)
         expected = min(pages, self.cache.device.evictable)
         assert self.cache.evict(pages) == expected
 
