@@ -19,6 +19,10 @@ class Holder(Protocol):
         """As the kernel names it."""
         ...
 
+    def release(self) -> None:
+        """Its session is over and has nothing retired: nobody waits for its end any more."""
+        ...
+
 
 class Stream(Protocol):
     """An open Schedule stream."""
@@ -50,6 +54,12 @@ class ServedSession:
         self.holders: set[Holder] = set()
         self.silence = Silence(liveness.ttl_seconds)
         self._liveness = liveness
+
+    def release_holders(self) -> None:
+        """Nothing is left that a process's end could free."""
+        for holder in self.holders:
+            holder.release()
+        self.holders.clear()
 
     def spoke(self) -> None:
         """A call has come."""
