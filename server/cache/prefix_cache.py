@@ -355,6 +355,8 @@ class PrefixCache:
             del session.leases[lease_id]
         if not lease.active:
             return ReleaseResult(0, 0)
+        # A retracted lease's id lives on: a patch that comes late would be taken for one to its next table.
+        session.publications = [it for it in session.publications if it.lease_id != lease_id]
         superseded = session.take_superseded(lambda it: it.lease is lease)
         self.endings.retire(session, superseded)
         size, inserted = self.config.page_size, self.counters.inserted_pages
@@ -403,7 +405,10 @@ class PrefixCache:
 
     def occupancy(self, session_id: int | None = None) -> Occupancy:
         """The ledger now, as one session, or (None) nobody, sees it."""
-        reserved_mine = self.admission.reserved_by[session_id] if session_id in self.sessions else 0
+        retired_mine = reserved_mine = 0
+        if session_id in self.sessions:
+            retired_mine = self.sessions[session_id].retired_pages
+            reserved_mine = self.admission.reserved_by[session_id]
         reserved_others = self.admission.reserved - reserved_mine
         free, evictable = self.ledger.free, self.tree.evictable
         return Occupancy(
@@ -413,7 +418,7 @@ class PrefixCache:
             protected=self.tree.protected,
             leased=self.ledger.leased,
             retired=self.ledger.retired,
-            retired_mine=self.sessions[session_id].retired_pages if session_id in self.sessions else 0,
+            retired_mine=retired_mine,
             in_copy=self._moves.pages_in_copy,
             reserved_mine=reserved_mine,
             reserved_others=reserved_others,

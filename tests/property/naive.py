@@ -247,7 +247,7 @@ class NaivePool:
         expected = {key: cached.page for key, cached in self.tree.items()}
         extra = {tree[key] for key in tree if expected.get(key) != tree[key]}
         missing = {expected[key] for key in expected if expected[key] != tree.get(key)}
-        assert not extra and not missing, f"the tree holds pages {extra} in place of {missing}"
+        assert (extra, missing) == (set(), set()), "the tree holds other pages than were published"
 
     def touch(self, keys: list[Key]) -> None:
         """These pages were used; those behind them may share a node with them."""
@@ -341,7 +341,8 @@ class NaivePool:
     def _publish_page(self, lease: NaiveLease, key: Key, index: int, *, patches: bool) -> None:
         page = lease.table[index]
         if key not in self.tree:
-            assert page in lease.own and self.content[page] is lease, f"page {page} was published but is not its own"
+            assert page in lease.own, f"page {page} was published but is not its lease's own"
+            assert self.content[page] is lease, f"page {page} was published but its lease did not write it last"
             priority = 0 if lease.retained else lease.priority
             self.tree[key] = Cached(page, Bounds(priority, lease.priority), Bounds(self.now, self.now))
             self.content[page] = key

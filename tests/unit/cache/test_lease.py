@@ -157,6 +157,19 @@ def test_a_patch_is_acknowledged_by_the_reply_that_carried_it() -> None:
     assert (cache.occupancy().leased, cache.occupancy().free) == (0, 7)
 
 
+def test_no_patch_of_an_earlier_table_reaches_a_retracted_lease() -> None:
+    cache = PrefixCache(CacheConfig(8))
+    winner, loser = Scheduler(cache, 1), Scheduler(cache, 2, dedup=Dedup.PATCH)
+    lease = loser.acquire(seq("AB"))
+    winner.publish(seq("AB"))
+    step = loser.launch()
+    loser.insert(lease.lease_id, 2 * PAGE, after_step=step)
+    loser.batch(complete=True)  # has the patch to say, in a reply that also says
+    loser.release(lease.lease_id, keep=True)  # that the table is gone
+    cache.activate(loser.id, lease.lease_id, max_tokens=0)  # and what the next one is
+    assert loser.batch() == ()
+
+
 @pytest.mark.parametrize(
     ("field", "mark"),
     [
