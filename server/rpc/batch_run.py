@@ -17,6 +17,9 @@ from radixd.v1 import cache_pb2
 YIELD_SECONDS = 0.002
 """After this long the loop gets its turn; one operation never yields."""
 
+GIVING_PAGES = ("acquire", "allocate", "insert")
+"""Verbs whose results can be large."""
+
 
 class Run(Protocol):
     """Operations that are carried out in order, some at a time."""
@@ -39,6 +42,7 @@ class BatchRun:
         self._left: Iterator[cache_pb2.Operation] = iter(batch.operations)
         self._reply = cache_pb2.BatchReply()
         self._short_groups: set[int] = set()
+        self._room = session.limits.message_bytes // 2  # for results; the other half is for what else a reply tells
 
     def proceed(self) -> bool:
         until = perf_counter() + YIELD_SECONDS
@@ -57,12 +61,17 @@ class BatchRun:
         if group in self._short_groups:
             message = f"an earlier operation of group {group} met NO_PAGES; send this one again with the next Batch"
             refusal: Refusal | None = Refusal(Reason.SKIPPED, message)
+        elif self._room <= 0 and operation.WhichOneof("verb") in GIVING_PAGES:
+            limit = self._session.limits.message_bytes
+            message = f"operations: the reply has half of {limit} bytes already; send the others in the next Batch"
+            refusal = Refusal(Reason.LIMIT_EXCEEDED, message, field="operations", facts={"limit": limit})
         else:
             refusal = attempt(self._session, lambda: _perform(self._scope, operation, result))
         if refusal is not None:
             if refusal.reason is Reason.NO_PAGES and group:
                 self._short_groups.add(group)
             result.status.CopyFrom(to_status(refusal))
+        self._room -= result.ByteSize()
         opened = FAILED if refusal is not None else result.acquire.lease_id
         self._scope.opened.append(opened if operation.HasField("acquire") else None)
 
