@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.node import Node
 from radixd.server.cache.page_table import PageTable
+from radixd.server.cache.results import NO_PAGES
 from radixd.server.cache.tokens import TokenBuffer
 
 
@@ -36,7 +35,7 @@ class Lease:
         self.priority = priority
         self.retain_seconds = retain_seconds
         self.anchor: Node | None = None  # the lock's receipt: end of the published prefix
-        self.table = PageTable(np.empty(0, np.int32))
+        self.table = PageTable(NO_PAGES)
         self.published = 0
         self.pending = 0  # what Inserts that wait for a step will have published
         self.written = 0
