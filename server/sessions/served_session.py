@@ -3,6 +3,7 @@
 import asyncio
 from typing import Protocol
 
+from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness, Silence
@@ -47,6 +48,7 @@ class ServedSession:
         self.pool = pool
         self.opening = opening
         self.limits = limits
+        self.namespace = Namespace(opening.model)  # of calls that name none
         self.ended = False
         self.replies = ReplyWindow(limits.replay_batches, limits.replay_bytes)
         self.running: asyncio.Task[Reply] | None = None
