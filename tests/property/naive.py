@@ -309,6 +309,8 @@ class NaivePool:
         lease.written = max(lease.written, written)
         if step <= self.sessions[lease.session].completed and not self.busy(lease):
             return False
+        if self.busy(lease):  # released under a copy: it publishes when it closes
+            step = self.sessions[lease.session].launched
         target = self.publishable(lease, written)
         if not lease.barred:
             lease.pending = max(lease.pending, target)
