@@ -65,7 +65,7 @@ class PrefixCache:
         self.ledger = Ledger(config.pages)
         self.tree = RadixTree(config.page_size * config.speculative.element_bytes, config.policy)
         self.admission = Admission(self.ledger, self.tree)
-        self.endings = Endings(self.tree, self.ledger, self.admission)
+        self.endings = Endings(self.tree, self.ledger, self.admission, config.page_size)
         self.sessions: dict[int, Session] = {}
         self._publisher = Publisher(self.tree, self.ledger, self.admission, config.page_size, config.speculative)
         self._moves = Moves(config.page_size, config.max_move_pairs)
