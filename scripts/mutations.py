@@ -83,8 +83,8 @@ MUTATIONS = (
     Mutation(
         "join the extra key to the salt",
         "server/rpc/convert.py",
-        "    return Namespace(model, extra_key, cache_salt)\n",
-        '    return Namespace(model, b"", extra_key + cache_salt)\n',
+        "    return Namespace(session.opening.model, extra_key, cache_salt)\n",
+        '    return Namespace(session.opening.model, b"", extra_key + cache_salt)\n',
         f"{REPORTS}/test_processes.py::test_namespaces_reach_the_cache",
     ),
     Mutation(

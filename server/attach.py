@@ -7,6 +7,7 @@ import socket
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from radixd.gpu_pool.attach_wire import (
     AttachRefused,
@@ -39,7 +40,7 @@ class AttachServer:
         self._registry = registry
         self._gate = gate
         self._epoch = epoch
-        self._holders: set[Holder] = set()
+        self._holders: WeakSet[Holder] = WeakSet()  # the loop, or its session, keeps each of them
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MAX_PENDING)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -133,7 +134,6 @@ class AttachServer:
         return pool, holder
 
     def _gone(self, holder: Holder) -> None:
-        self._holders.discard(holder)
         log.info("attach: pid %d of session %d is gone", holder.pid, holder.session_id)
         self._registry.holder_gone(holder.session_id, holder)
 

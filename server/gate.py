@@ -21,7 +21,8 @@ class Gate:
 
     def check(self) -> None:
         """Return while serving; refuse with STARTING or DRAINING otherwise."""
+        if self.state is State.SERVING:
+            return
         if self.state is State.STARTING:
             raise Refusal(Reason.STARTING, "the daemon is starting: its pool memory is not ready yet; try again")
-        if self.state is State.DRAINING:
-            raise Refusal(Reason.DRAINING, "the daemon is shutting down and takes no new work; try its successor")
+        raise Refusal(Reason.DRAINING, "the daemon is shutting down and takes no new work; try its successor")

@@ -37,13 +37,23 @@ class Holder:
         self._pidfd = pidfd
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting_for = {"exit", "eof"}
+        self._released = False
 
     def watch(self, gone: Callable[["Holder"], None]) -> None:
         """Call `gone` once, on the running loop, when the process and all that inherited its connection have ended."""
+        if self._released:
+            self.close()
+            return
         self._loop = asyncio.get_running_loop()
         self._gone = gone
         self._loop.add_reader(self._pidfd, self._ended, "exit", self._pidfd)
         self._loop.add_reader(self._connection, self._read)
+
+    def release(self) -> None:
+        """Nobody waits for its end any more: close, or do so once it would be watched, when the handshake is over."""
+        self._released = True
+        if self._loop is not None:
+            self.close()
 
     def close(self) -> None:
         """Stop watching and close both descriptors."""

@@ -31,11 +31,14 @@ class Remains:
 class Endings:
     """Takes back what leases and sessions held. Time revokes ids; only proof frees pages."""
 
-    def __init__(self, residence: Residence, ledger: Ledger, admission: Admission, preemption: Preemption):
+    def __init__(
+        self, residence: Residence, ledger: Ledger, admission: Admission, preemption: Preemption, page_size: int
+    ):
         self._residence = residence
         self._ledger = ledger
         self._admission = admission
         self._preemption = preemption
+        self._page_size = page_size
         self.remains: dict[int, Remains] = {}
 
     def retire(self, session: Session, pages: PageIds) -> None:
@@ -65,6 +68,8 @@ class Endings:
         else:
             self.retire(session, lease.table.truncate(first_page))
             session.fence.after(after_step, publish)
+            if after_step <= session.fence.completed:  # what could not be published now never will be
+                self.retire(session, lease.table.truncate(lease.pending // self._page_size))
             lease.close = lambda: self._close(session, lease)
         session.fence.after(session.fence.launched, lease.step_over)
 

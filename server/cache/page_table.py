@@ -30,6 +30,8 @@ class PageTable:
 
     def append(self, pages: PageIds) -> None:
         """Appends pages of the lease's own."""
+        if not len(pages):
+            return
         length = self.length + len(pages)
         if length > len(self._ids):
             capacity = max(length, 2 * len(self._ids))

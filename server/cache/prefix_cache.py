@@ -100,7 +100,7 @@ class PrefixCache:
         self._demoter = Demoter(config, tree, residence, self.device, host, admission, copies, counters)
         self._promoter = Promoter(tree, residence, self.device, admission, copies, counters, self.sessions, size)
         self._preemption = Preemption(residence, self.ledger, host, admission, copies, counters, self.sessions, size)
-        self.endings = Endings(residence, self.ledger, admission, self._preemption)
+        self.endings = Endings(residence, self.ledger, admission, self._preemption, size)
         self._publisher = Publisher(tree, residence, admission, size, config.speculative)
         self._moves = Moves(copies, size, config.max_move_pairs)
         self._clock = clock
@@ -558,7 +558,10 @@ class PrefixCache:
 
     def occupancy(self, session_id: int | None = None) -> Occupancy:
         """The ledger now, as one session, or (None) nobody, sees it."""
-        reserved_mine = self.admission.reserved_by[session_id] if session_id in self.sessions else 0
+        retired_mine = reserved_mine = 0
+        if session_id in self.sessions:
+            retired_mine = self.sessions[session_id].retired_pages
+            reserved_mine = self.admission.reserved_by[session_id]
         reserved_others = self.admission.reserved - reserved_mine
         free, evictable = self.ledger.free, self.device.evictable
         return Occupancy(
@@ -568,7 +571,7 @@ class PrefixCache:
             protected=self.device.protected,
             leased=self.ledger.leased,
             retired=self.ledger.retired,
-            retired_mine=self.sessions[session_id].retired_pages if session_id in self.sessions else 0,
+            retired_mine=retired_mine,
             in_copy=self.copies.pages,
             reserved_mine=reserved_mine,
             reserved_others=reserved_others,

@@ -69,6 +69,7 @@ class Session:
 
     def untell(self, lease_id: int) -> None:
         """A lease ends, and its id may name its successor: no reply tells what the old one has waited for."""
+        self.publications = [it for it in self.publications if it.lease_id != lease_id]
         self.arrivals = [it for it in self.arrivals if it.lease_id != lease_id]
         self.saved = [it for it in self.saved if it.lease_id != lease_id]
 

@@ -25,6 +25,9 @@ from radixd.v1 import cache_pb2
 YIELD_SECONDS = 0.002
 """After this long the loop gets its turn; one operation never yields."""
 
+GIVING_PAGES = ("acquire", "allocate", "insert")
+"""Verbs whose results can be large."""
+
 
 class Run(Protocol):
     """Operations that are carried out in order, some at a time."""
@@ -47,6 +50,7 @@ class BatchRun:
         self._left: Iterator[cache_pb2.Operation] = iter(batch.operations)
         self._reply = cache_pb2.BatchReply()
         self._short_groups: set[int] = set()
+        self._room = session.limits.message_bytes // 2  # for results; the other half is for what else a reply tells
 
     def proceed(self) -> bool:
         until = perf_counter() + YIELD_SECONDS
@@ -61,18 +65,25 @@ class BatchRun:
         return self._reply.SerializeToString()
 
     def _carry_out(self, operation: cache_pb2.Operation, result: cache_pb2.OperationResult) -> None:
-        group = operation.group
+        group, verb = operation.group, operation.WhichOneof("verb")
         if group in self._short_groups:
             message = f"an earlier operation of group {group} met NO_PAGES; send this one again with the next Batch"
             refusal: Refusal | None = Refusal(Reason.SKIPPED, message)
+        elif self._room <= 0 and verb in GIVING_PAGES:
+            limit = self._session.limits.message_bytes
+            message = f"operations: the reply has half of {limit} bytes already; send the others in the next Batch"
+            refusal = Refusal(Reason.LIMIT_EXCEEDED, message, field="operations", facts={"limit": limit})
         else:
-            refusal = attempt(self._session, lambda: _perform(self._scope, operation, result))
+            refusal = attempt(self._session, lambda: _perform(self._scope, verb, operation, result))
         if refusal is not None:
             if refusal.reason is Reason.NO_PAGES and group:
                 self._short_groups.add(group)
             result.status.CopyFrom(to_status(refusal))
-        opened = FAILED if refusal is not None else result.acquire.lease_id
-        self._scope.opened.append(opened if operation.HasField("acquire") else None)
+        self._room -= result.ByteSize()
+        opened = None
+        if verb == "acquire":
+            opened = result.acquire.lease_id if refusal is None else FAILED
+        self._scope.opened.append(opened)
 
 
 class VerbResponse(Protocol):
@@ -117,8 +128,8 @@ def attempt(session: ServedSession, operation: Callable[[], None]) -> Refusal | 
     return None
 
 
-def _perform(scope: Scope, operation: cache_pb2.Operation, result: cache_pb2.OperationResult) -> None:
-    match operation.WhichOneof("verb"):
+def _perform(scope: Scope, verb: str | None, operation: cache_pb2.Operation, result: cache_pb2.OperationResult) -> None:
+    match verb:
         case "match":
             verbs.match(scope, operation.match, result.match)
         case "acquire":
@@ -153,8 +164,10 @@ def fill_head(reply: cache_pb2.BatchReply, session: ServedSession, seq: int, epo
     reply.epoch = epoch
     reply.generation = cache.generation
     fill_occupancy(reply.device, cache.occupancy(session.id))
-    reply.publications.extend(map(publication, cache.take_publications(session.id)))
-    reply.finished_copies.extend(map(finished_copy, cache.take_finished_copies(session.id)))
+    for published in cache.take_publications(session.id):
+        reply.publications.append(publication(published))
+    for finished in cache.take_finished_copies(session.id):
+        reply.finished_copies.append(finished_copy(finished))
     if cache.config.host_pages:
         fill_host_occupancy(reply.host, cache.host_occupancy())
         reply.arrivals.extend(map(arrival, cache.take_arrivals(session.id)))

@@ -7,7 +7,8 @@ from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.results import Arrival, FinishedCopy, HostOccupancy, Occupancy, Publication, Saved, TablePatch
 from radixd.server.cache.speculative import Speculative
 from radixd.server.rpc.status import to_status
-from radixd.server.sessions.limits import Limits, check_limit
+from radixd.server.sessions.limits import check_limit
+from radixd.server.sessions.served_session import ServedSession
 from radixd.v1 import cache_pb2, types_pb2
 
 SPECULATIVE: Mapping[Speculative, types_pb2.SpeculativeMode.ValueType] = {
@@ -22,12 +23,15 @@ def bad_field(field: str, message: str) -> Refusal:
     return Refusal(Reason.BAD_FIELD, f"{field}: {message}", field=field)
 
 
-def namespace(message: types_pb2.Namespace, model: bytes, limits: Limits) -> Namespace:
-    """The namespace of a session's model. Refuses parts above limits.namespace_bytes."""
-    extra_key, cache_salt = message.extra_key, message.cache_salt
-    check_limit("namespace.extra_key", len(extra_key), limits.namespace_bytes, "bytes")
-    check_limit("namespace.cache_salt", len(cache_salt), limits.namespace_bytes, "bytes")
-    return Namespace(model, extra_key, cache_salt)
+def namespace(message: cache_pb2.Match | cache_pb2.Acquire, session: ServedSession) -> Namespace:
+    """The namespace that a message names, of its session's model. Refuses parts above limits.namespace_bytes."""
+    if not message.HasField("namespace"):
+        return session.namespace
+    extra_key, cache_salt = message.namespace.extra_key, message.namespace.cache_salt
+    limit = session.limits.namespace_bytes
+    check_limit("namespace.extra_key", len(extra_key), limit, "bytes")
+    check_limit("namespace.cache_salt", len(cache_salt), limit, "bytes")
+    return Namespace(session.opening.model, extra_key, cache_salt)
 
 
 def fill_occupancy(message: types_pb2.Occupancy, ledger: Occupancy) -> None:

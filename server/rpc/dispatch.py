@@ -48,7 +48,7 @@ class Dispatch:
         """
         while session.running is not None:
             await wait((session.running,))
-        session.check_live()
+            session.check_live()
         reply = session.replies.find(call.seq, digest)
         if reply is not None:
             return reply

@@ -65,7 +65,7 @@ def match(scope: Scope, message: cache_pb2.Match, result: cache_pb2.MatchResult)
         lease_id = scope.lease_id(message.lease)
         found = scope.cache.match_lease(session.id, lease_id, max_tokens=max_tokens, peek=message.peek)
     else:
-        within = namespace(message.namespace, session.opening.model, session.limits)
+        within = namespace(message, session)
         tokens = scope.tokens(message.tokens)
         found = scope.cache.match(session.id, within, tokens, max_tokens=max_tokens, peek=message.peek)
     result.device_tokens = found.device_tokens
@@ -126,7 +126,7 @@ def _wait(scope: Scope, message: cache_pb2.Acquire) -> int:
     session = scope.session
     return scope.cache.wait(
         session.id,
-        namespace(message.namespace, session.opening.model, session.limits),
+        namespace(message, session),
         scope.tokens(message.tokens),
         priority=_priority(message),
         retain_seconds=_retain_seconds(message),
@@ -137,7 +137,7 @@ def _open(scope: Scope, message: cache_pb2.Acquire) -> AcquireResult:
     session = scope.session
     return scope.cache.acquire(
         session.id,
-        namespace(message.namespace, session.opening.model, session.limits),
+        namespace(message, session),
         scope.tokens(message.tokens),
         **_lengths(message),
         priority=_priority(message),

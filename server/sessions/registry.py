@@ -192,11 +192,14 @@ class SessionRegistry(Generic[PoolT]):
         session.pool.turn()
         if left:
             self._retired[session.id] = session
+        else:
+            session.release_holders()
         log.info("session %d ended, %s; pages left retired: %d", session.id, reason, left)
         return left
 
     def _prove_gone(self, session: ServedSession) -> int:
         self._retired.pop(session.id, None)
+        session.release_holders()
         freed = 0
         with guarded(session.pool, "freeing an ended session"):
             freed = session.pool.cache.prove_gone(session.id)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Protocol
 
+from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness, Silence
@@ -17,6 +18,10 @@ class Holder(Protocol):
     @property
     def pid(self) -> int:
         """As the kernel names it."""
+        ...
+
+    def release(self) -> None:
+        """Its session is over and has nothing retired: nobody waits for its end any more."""
         ...
 
 
@@ -43,6 +48,7 @@ class ServedSession:
         self.pool = pool
         self.opening = opening
         self.limits = limits
+        self.namespace = Namespace(opening.model)  # of calls that name none
         self.ended = False
         self.replies = ReplyWindow(limits.replay_batches, limits.replay_bytes)
         self.running: asyncio.Task[Reply] | None = None
@@ -50,6 +56,12 @@ class ServedSession:
         self.holders: set[Holder] = set()
         self.silence = Silence(liveness.ttl_seconds)
         self._liveness = liveness
+
+    def release_holders(self) -> None:
+        """Nothing is left that a process's end could free."""
+        for holder in self.holders:
+            holder.release()
+        self.holders.clear()
 
     def spoke(self) -> None:
         """A call has come."""

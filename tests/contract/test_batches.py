@@ -1,5 +1,7 @@
 """What a Batch of operations does, and what its reply says."""
 
+from dataclasses import replace
+
 import pytest
 
 from radixd.server.cache.refusal import Reason
@@ -220,3 +222,17 @@ async def test_prefixes_of_different_namespaces_never_meet(service: Service, cal
     stranger = await Caller.open(service, model=b"model-2")
     reply = await stranger.say(*[pb.Match(namespace=space, tokens=seq("ABC")) for space in spaces])
     assert [result.match.device_tokens for result in reply.results] == [0] * len(spaces)
+
+
+async def test_a_reply_never_grows_beyond_a_message(service: Service) -> None:
+    """A small Batch asked for page tables of many times the largest message, whose reply could never be sent."""
+    service.registry.limits = replace(LIMITS, message_bytes=400)
+    caller = await Caller.open(service)
+    waiting = (await caller.acquire(seq("ABCDEFGH"), wait=True)).lease_id
+    activate = pb.Acquire(lease_id=waiting)
+    retract = pb.Release(lease=ref(waiting), keep=True)
+    reply = await caller.exchange(caller.batch(*[activate, retract] * 10))
+    assert sum(result.ByteSize() for result in reply.results if not result.HasField("status")) <= 400
+    assert not any(result.HasField("status") for result in reply.results[:6])
+    result_refused(reply.results[-2].status, Reason.LIMIT_EXCEEDED)
+    await caller.say(activate)

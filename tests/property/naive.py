@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.speculative import Speculative
 
 TOKEN = 4
+ARRIVALS = count()
 Key = tuple[Namespace, bytes]
 """A published page: its namespace and all tokens up to its end (and the next one, where pairs are keyed)."""
 
@@ -81,6 +83,7 @@ class Pending:
     lease: NaiveLease
     step: int
     pages: int
+    arrival: int = field(default_factory=ARRIVALS.__next__)
 
 
 @dataclass(eq=False)
@@ -90,6 +93,7 @@ class Leaving:
     lease: NaiveLease
     step: int | None
     proved_gone: bool = False
+    arrival: int = field(default_factory=ARRIVALS.__next__)
 
 
 @dataclass(eq=False)
@@ -99,6 +103,7 @@ class Retired:
     session: int
     pages: set[int]
     step: int | None
+    arrival: int = field(default_factory=ARRIVALS.__next__)
 
 
 class NaivePool:
@@ -247,7 +252,7 @@ class NaivePool:
         expected = {key: cached.page for key, cached in self.tree.items()}
         extra = {tree[key] for key in tree if expected.get(key) != tree[key]}
         missing = {expected[key] for key in expected if expected[key] != tree.get(key)}
-        assert not extra and not missing, f"the tree holds pages {extra} in place of {missing}"
+        assert (extra, missing) == (set(), set()), "the tree holds other pages than were published"
 
     def touch(self, keys: list[Key]) -> None:
         """These pages were used; those behind them may share a node with them."""
@@ -309,6 +314,8 @@ class NaivePool:
         lease.written = max(lease.written, written)
         if step <= self.sessions[lease.session].completed and not self.busy(lease):
             return False
+        if self.busy(lease):  # released under a copy: it publishes when it closes
+            step = self.sessions[lease.session].launched
         target = self.publishable(lease, written)
         if not lease.barred:
             lease.pending = max(lease.pending, target)
@@ -341,7 +348,8 @@ class NaivePool:
     def _publish_page(self, lease: NaiveLease, key: Key, index: int, *, patches: bool) -> None:
         page = lease.table[index]
         if key not in self.tree:
-            assert page in lease.own and self.content[page] is lease, f"page {page} was published but is not its own"
+            assert page in lease.own, f"page {page} was published but is not its lease's own"
+            assert self.content[page] is lease, f"page {page} was published but its lease did not write it last"
             priority = 0 if lease.retained else lease.priority
             self.tree[key] = Cached(page, Bounds(priority, lease.priority), Bounds(self.now, self.now))
             self.content[page] = key
@@ -388,38 +396,41 @@ class NaivePool:
         if lease.active:
             self._maybe_touch(lease)
             lease.reserved = 0
+            for _, pages in lease.replaced:  # no copy touches them: they left the table before it began
+                lease.own -= pages
+                self._retire(lease.session, pages)
             self.leaving.append(Leaving(lease, self.sessions[lease.session].launched))
 
-    def settle(self, session: NaiveSession) -> None:
-        """Frees what waited for steps, copies and proof that have come, and nothing else."""
-        for leaving in list(self.leaving):
-            over = leaving.step is None or leaving.step <= session.completed
-            if leaving.lease.session == session.session_id and over and not self.busy(leaving.lease):
-                self._maybe_touch(leaving.lease)
-                self.leaving.remove(leaving)
-                if leaving.step is None and leaving.lease.own and not leaving.proved_gone:
-                    self.retired.append(Retired(session.session_id, leaving.lease.own, None))
-        for retired in list(self.retired):
-            waited_for = retired.session == session.session_id and retired.step is not None
-            if waited_for and retired.step <= session.completed:
-                self.retired.remove(retired)
+    def settle(self, session: NaiveSession) -> Iterator[Pending]:
+        """Lets happen what waited for steps and copies that are over, by step, then by arrival.
 
-    def advance(self, session: NaiveSession, seq: int, launched: int, completed: int) -> list[Pending]:
-        """Takes a Batch's counts; returns the Inserts whose step has completed, for `publish`."""
-        session.seq, session.launched, session.completed = seq, launched, completed
-        return self.due(session)
+        Yields each Insert among it, to be published before the next.
+        """
+        while due := [event for event in self._events() if self._is_due(event, session)]:
+            event = min(due, key=lambda it: (it.step or 0, it.arrival))
+            if isinstance(event, Pending):
+                self.waiting_inserts.remove(event)
+                yield event
+            elif isinstance(event, Retired):
+                self.retired.remove(event)
+            else:
+                self._maybe_touch(event.lease)
+                self.leaving.remove(event)
+                if event.step is None and event.lease.own and not event.proved_gone:
+                    self.retired.append(Retired(session.session_id, event.lease.own, None))
 
-    def due(self, session: NaiveSession) -> list[Pending]:
-        due = [
-            insert
-            for insert in self.waiting_inserts
-            if insert.lease.session == session.session_id
-            and insert.step <= session.completed
-            and not self.busy(insert.lease)
-        ]
-        for insert in due:
-            self.waiting_inserts.remove(insert)
-        return sorted(due, key=lambda insert: insert.step)
+    def _events(self) -> list[Pending | Leaving | Retired]:
+        return [*self.waiting_inserts, *self.leaving, *self.retired]
+
+    def _is_due(self, event: Pending | Leaving | Retired, session: NaiveSession) -> bool:
+        if isinstance(event, Retired):
+            return event.session == session.session_id and event.step is not None and event.step <= session.completed
+        if event.lease.session != session.session_id or self.busy(event.lease):
+            return False
+        publishes = any(insert.lease is event.lease for insert in self.waiting_inserts)
+        if isinstance(event, Leaving) and publishes:
+            return False
+        return event.step is None or event.step <= session.completed
 
     def acknowledge(self, session: NaiveSession, ack: int) -> None:
         """The client has applied the patches up to the reply `ack`: what they replaced is given up."""

@@ -1,7 +1,7 @@
 """What can be seen of a cache from outside its verbs: its tree as whole prefixes, and whether anything changed."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from functools import cache
 from itertools import count
 from types import FunctionType, MethodType
 
@@ -17,19 +17,19 @@ TOKEN = 4
 _IDLE = ("_mark", "_serials", "_clock", "_order", "_lease_ids", "_copy_ids")
 
 
-def read_tree(cache: PrefixCache) -> dict[tuple[Namespace, bytes], int]:
+def read_tree(pool: PrefixCache) -> dict[tuple[Namespace, bytes], int]:
     """The page of every matchable prefix: by namespace and all its tokens, and the next where pairs are keyed."""
     prefixes: dict[Node, bytes] = {}
     found: dict[tuple[Namespace, bytes], int] = {}
-    width = cache.tree.page_bytes
-    for node in cache.tree:
+    width = pool.tree.page_bytes
+    for node in pool.tree:
         assert node.parent is not None
         before = prefixes.get(node.parent, b"")
         prefixes[node] = before + node.buffer[node.start : node.stop]
         if not node.root.detached:
             for index, page in enumerate(node.pages.tolist()):
                 key = prefixes[node][: len(before) + (index + 1) * width]
-                found[node.root.namespace, _tokens(key, cache.config.speculative)] = page
+                found[node.root.namespace, _tokens(key, pool.config.speculative)] = page
     return found
 
 
@@ -41,9 +41,9 @@ def _tokens(key: bytes, mode: Speculative) -> bytes:
     return pairs[:, 0].tobytes() + pairs[-1:, 1].tobytes()
 
 
-def fingerprint(cache: PrefixCache) -> object:
+def fingerprint(pool: PrefixCache) -> object:
     """Everything a cache holds, recency and order included: equal before and after exactly if nothing changed."""
-    return _frozen(cache, {})
+    return _frozen(pool, {})
 
 
 def _frozen(value: object, seen: dict[int, int]) -> object:
@@ -68,6 +68,10 @@ def _frozen(value: object, seen: dict[int, int]) -> object:
 
 
 def _attributes(value: object) -> list[str]:
-    names = [field.name for field in fields(value)] if is_dataclass(value) else list(getattr(value, "__dict__", ()))
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    return [name for name in dict.fromkeys([*names, *slots]) if name not in _IDLE and hasattr(value, name)]
+    names = (*getattr(value, "__dict__", ()), *_slots(type(value)))
+    return [name for name in names if name not in _IDLE and hasattr(value, name)]
+
+
+@cache
+def _slots(kind: type) -> tuple[str, ...]:
+    return tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))

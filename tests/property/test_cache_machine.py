@@ -26,14 +26,17 @@ from radixd.server.cache.results import InsertResult, TablePatch
 from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
 from radixd.server.cache.step import StepMark
-from tests.property.naive import Key, NaiveLease, NaivePool, NaiveSession, Pending
+from tests.property.naive import Key, NaiveLease, NaivePool, NaiveSession
 from tests.property.observed import fingerprint, read_tree
 
 MODELS = (b"model-1", b"model-2")
-SALTS = ((b"", b""), (b"a", b"b"), (b"ab", b""))
+SALTS = ((b"", b""), (b"", b""), (b"", b""), (b"", b""), (b"a", b"b"), (b"ab", b""))
 # Pages B and C part from A in the last token only, D in the first.
-LETTERS = "ABCD"
-FRACTION = st.integers(0, 8)
+PROMPTS = ["A", "AB", "ABA", "ABAB", "ABABAB", "ABAC", "ABD", "AC", "B", "BA", "D", ""]
+EIGHTHS = st.sampled_from(range(9))
+SEQUENCES = st.tuples(st.sampled_from(PROMPTS), EIGHTHS)
+APPENDED = st.sampled_from([("", 0), ("", 0), ("A", 0), ("B", 0), ("BA", 0), ("C", 3), ("", 5)])
+PICK = st.sampled_from(range(16))
 LENGTH = st.one_of(st.none(), st.integers(0, 40))
 
 
@@ -51,17 +54,13 @@ def tokens_of(letters: str, tail: int, page_size: int) -> bytes:
     return b"".join(page.tobytes() for page in pages)
 
 
-SEQUENCES = st.tuples(st.text(LETTERS, max_size=5), FRACTION)
-APPENDED = st.one_of(st.just(("", 0)), st.tuples(st.text(LETTERS, max_size=2), FRACTION))
-
-
 class CacheMachine(RuleBasedStateMachine):
     """Up to three sessions of two models. Every refusal is predicted, and must change nothing."""
 
     mode: Speculative
     policy: str
 
-    @initialize(pages=st.integers(8, 40), page_size=st.sampled_from([4, 4, 4, 64]))
+    @initialize(pages=st.sampled_from([8, 11, 16, 24, 40]), page_size=st.sampled_from([4, 4, 4, 64]))
     def make(self, pages: int, page_size: int) -> None:
         self.size = page_size
         self.time = 0.0
@@ -83,7 +82,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.pool.sessions[session_id] = NaiveSession(session_id, patches)
         self.live.append(self.pool.sessions[session_id])
         self.published[session_id], self.finished[session_id] = [], []
-        self._begin_batch(self.live[-1], 0, 0, 0)
+        self._begin_batch(self.live[-1], flavour % 3, 0, 0)  # some are synchronous
 
     # --- picking
 
@@ -97,10 +96,10 @@ class CacheMachine(RuleBasedStateMachine):
     def _active(self, pick: int) -> NaiveLease | None:
         """Mostly an active lease, where there is one."""
         active = [lease for lease in self.pool.leases.values() if lease.active]
-        return active[pick % len(active)] if active and pick % 16 else self._lease(pick)
+        return active[pick % len(active)] if active and pick % 20 else self._lease(pick)
 
     def _namespace(self, session: NaiveSession, pick: int) -> Namespace:
-        return Namespace(self.cache.session(session.session_id).model, *SALTS[pick % 3])
+        return Namespace(self.cache.session(session.session_id).model, *SALTS[pick % len(SALTS)])
 
     def _tokens(self, sequence: tuple[str, int]) -> bytes:
         return tokens_of(*sequence, self.size)
@@ -122,13 +121,13 @@ class CacheMachine(RuleBasedStateMachine):
 
     # --- batches
 
-    @rule(pick=FRACTION, launch=st.integers(0, 2), complete=st.integers(0, 3), ack=FRACTION)
+    @rule(pick=PICK, launch=st.sampled_from([1, 1, 1, 0, 2]), complete=st.sampled_from([1, 1, 1, 0, 9]), ack=PICK)
     def batch(self, pick: int, launch: int, complete: int, ack: int) -> None:
         session = self._session(pick)
         self._end_batch(session)
         launched = session.launched + launch
         completed = min(launched, session.completed + complete)
-        self._begin_batch(session, launched, completed, min(session.seq, max(session.ack, session.seq - ack // 4)))
+        self._begin_batch(session, launched, completed, min(session.seq, max(session.ack, session.seq - ack // 8)))
 
     def _end_batch(self, session: NaiveSession) -> None:
         """Takes what goes into the reply to the Batch at hand."""
@@ -136,8 +135,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert [(it.lease_id, it.published) for it in publications] == self.published[session.session_id]
         self.published[session.session_id] = []
         for publication in publications:
-            if publication.lease_id in self.pool.leases:
-                self._apply(publication.lease_id, publication.patches)
+            self._apply(publication.lease_id, publication.patches)
         for lease in self.pool.leases.values():
             if lease.session == session.session_id:
                 self.pool.reply(lease, session.seq)
@@ -148,13 +146,13 @@ class CacheMachine(RuleBasedStateMachine):
     def _begin_batch(self, session: NaiveSession, launched: int, completed: int, ack: int) -> None:
         seq = session.seq + 1
         self.cache.advance(session.session_id, StepMark(seq, ack, launched, completed))
-        self._publish_due(self.pool.advance(session, seq, launched, completed))
-        self.pool.settle(session)
+        session.seq, session.launched, session.completed = seq, launched, completed
+        self._settle(session)
         self.pool.acknowledge(session, ack)
-        self.pool.settle(session)
+        self._settle(session)
 
-    def _publish_due(self, due: list[Pending]) -> None:
-        for insert in due:
+    def _settle(self, session: NaiveSession) -> None:
+        for insert in self.pool.settle(session):
             lease = insert.lease
             self.pool.publish(lease, insert.pages)
             if self.pool.leases.get(lease.lease_id) is lease:
@@ -167,16 +165,14 @@ class CacheMachine(RuleBasedStateMachine):
             assert patch.first_page + len(pages) <= len(table)
             table[patch.first_page : patch.first_page + len(pages)] = pages
 
-    @rule(pick=FRACTION, complete=st.integers(1, 2))
+    @rule(pick=PICK, complete=st.integers(1, 2))
     def keep_alive(self, pick: int, complete: int) -> None:
         session = self._session(pick)
         completed = min(session.launched, session.completed + complete)
         self.cache.complete(session.session_id, completed)
         session.completed = completed
-        self._publish_due(self.pool.due(session))
-        self.pool.settle(session)
+        self._settle(session)
 
-    @rule(pick=FRACTION, fault=st.integers(0, 3))
     def batch_with_wrong_counts(self, pick: int, fault: int) -> None:
         it = self._session(pick)
         marks = (
@@ -189,7 +185,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     # --- matching
 
-    @rule(pick=FRACTION, salt=FRACTION, sequence=SEQUENCES, max_tokens=LENGTH, peek=st.booleans())
+    @rule(pick=PICK, salt=PICK, sequence=SEQUENCES, max_tokens=LENGTH, peek=st.booleans())
     def match(self, pick: int, salt: int, sequence: tuple[str, int], max_tokens: int | None, peek: bool) -> None:
         session, tokens = self._session(pick), self._tokens(sequence)
         namespace = self._namespace(session, salt)
@@ -198,7 +194,7 @@ class CacheMachine(RuleBasedStateMachine):
         self._check_match(result, namespace, tokens, max_tokens, peek)
         assert before is None or fingerprint(self.cache) == before, "a peek changed something"
 
-    @rule(pick=FRACTION, max_tokens=LENGTH, peek=st.booleans())
+    @rule(pick=PICK, max_tokens=LENGTH, peek=st.booleans())
     def match_lease(self, pick: int, max_tokens: int | None, peek: bool) -> None:
         lease = self._lease(pick)
         if lease is not None:
@@ -219,8 +215,8 @@ class CacheMachine(RuleBasedStateMachine):
     # --- opening
 
     @rule(
-        pick=FRACTION,
-        salt=FRACTION,
+        pick=PICK,
+        salt=PICK,
         sequence=SEQUENCES,
         priority=st.sampled_from([0, 50, 50, 90]),
         retain=st.sampled_from([None, None, None, 5.0]),
@@ -246,10 +242,11 @@ class CacheMachine(RuleBasedStateMachine):
         return lease
 
     @rule(
-        pick=FRACTION,
-        salt=FRACTION,
+        pick=PICK,
+        salt=PICK,
         sequence=SEQUENCES,
-        max_tokens=st.one_of(st.none(), st.none(), st.integers(0, 40)),
+        twin=PICK,
+        max_tokens=st.sampled_from([None, None, None, 0, 9, 40]),
         allocate=st.sampled_from([None, None, None, 0, 3, 40]),
         reserve=st.sampled_from([None, None, 1, 4]),
         priority=st.sampled_from([0, 50, 50, 90]),
@@ -260,6 +257,7 @@ class CacheMachine(RuleBasedStateMachine):
         pick: int,
         salt: int,
         sequence: tuple[str, int],
+        twin: int,
         max_tokens: int | None,
         allocate: int | None,
         reserve: int | None,
@@ -268,6 +266,9 @@ class CacheMachine(RuleBasedStateMachine):
     ) -> None:
         session, tokens = self._session(pick), self._tokens(sequence)
         namespace = self._namespace(session, salt)
+        other = self._lease(twin) if twin < 6 else None
+        if other is not None and other.namespace.model == namespace.model:
+            namespace, tokens = other.namespace, other.tokens  # two at once compute the same
         sizes = self._sizes(len(tokens) // 4, allocate, reserve)
         new, reserved, matched, reasons = self._admission(namespace, tokens, max_tokens, sizes)
         needed = max(0, new - len(self.pool.free))
@@ -288,8 +289,9 @@ class CacheMachine(RuleBasedStateMachine):
             lease = self._add(result.lease_id, session, namespace, tokens, priority, retain)
             self._activated(lease, result, matched, reserved, needed)
 
+    @precondition(lambda self: not all(lease.active for lease in self.pool.leases.values()))
     @rule(
-        pick=st.integers(0, 100),
+        pick=st.sampled_from(range(100)),
         max_tokens=st.one_of(st.none(), st.none(), st.integers(0, 40)),
         allocate=st.sampled_from([None, None, None, 0, 3, 40]),
         reserve=st.sampled_from([None, None, 1, 4]),
@@ -345,9 +347,25 @@ class CacheMachine(RuleBasedStateMachine):
         self.pool.requested += lease.known
         self.pool.hit += result.device_tokens
 
+    @rule(
+        pick=PICK,
+        salt=PICK,
+        sequence=SEQUENCES,
+        twin=PICK,
+        ago=st.sampled_from([0, 0, 1]),
+        priority=st.sampled_from([0, 50, 90]),
+    )
+    def serve(self, pick: int, salt: int, sequence: tuple[str, int], twin: int, ago: int, priority: int) -> None:
+        """A whole request, as most are."""
+        before = set(self.pool.leases)
+        self.acquire(pick, salt, sequence, twin, None, None, None, priority, None)
+        for lease_id in set(self.pool.leases) - before:
+            self._release(self.pool.leases[lease_id], 8, ago, False, ("", 0))
+
     # --- growing and publishing
 
-    @rule(pick=st.integers(0, 100), pages=st.integers(0, 3), odd=FRACTION, appended=APPENDED)
+    @precondition(lambda self: any(lease.active for lease in self.pool.leases.values()))
+    @rule(pick=st.sampled_from(range(100)), pages=st.integers(0, 3), odd=EIGHTHS, appended=APPENDED)
     def allocate(self, pick: int, pages: int, odd: int, appended: tuple[str, int]) -> None:
         lease = self._active(pick)
         if lease is None:
@@ -384,10 +402,11 @@ class CacheMachine(RuleBasedStateMachine):
         """A step: the last launched or an earlier one, 0, or one that was never launched."""
         return 0 if ago == 0 else max(0, session.launched + 1 - ago) if ago < 4 else session.launched + 1
 
+    @precondition(lambda self: any(lease.active for lease in self.pool.leases.values()))
     @rule(
-        pick=st.integers(0, 100),
+        pick=st.sampled_from(range(100)),
         eighths=st.sampled_from([0, 3, 5, 8, 8, 8, 8, 9]),
-        ago=st.sampled_from([0, 0, 0, 2, 2, 2, 3, 1, 4]),
+        ago=st.sampled_from([0, 0, 1, 1, 1, 1, 2, 3, 4]),
         appended=APPENDED,
     )
     def insert(self, pick: int, eighths: int, ago: int, appended: tuple[str, int]) -> None:
@@ -420,7 +439,8 @@ class CacheMachine(RuleBasedStateMachine):
 
     # --- giving up
 
-    @rule(pick=st.integers(0, 100), back=st.integers(-5, 12), pages=st.booleans())
+    @precondition(lambda self: any(lease.active for lease in self.pool.leases.values()))
+    @rule(pick=st.sampled_from(range(100)), back=st.integers(-5, 12), pages=st.booleans())
     def free(self, pick: int, back: int, pages: bool) -> None:
         lease = self._active(pick)
         if lease is None:
@@ -442,17 +462,20 @@ class CacheMachine(RuleBasedStateMachine):
             assert result.allocated == len(lease.table) * self.size
             del self.tables[lease.lease_id][len(lease.table) :]
 
+    @precondition(lambda self: any(lease.active for lease in self.pool.leases.values()))
     @rule(
-        pick=st.integers(0, 100),
+        pick=st.sampled_from(range(100)),
         eighths=st.sampled_from([-1, -1, 3, 8, 8, 8, 9]),
-        ago=st.sampled_from([0, 0, 0, 2, 2, 2, 3, 4]),
+        ago=st.sampled_from([0, 0, 1, 1, 1, 2, 3, 4]),
         keep=st.sampled_from([False, False, True]),
         appended=APPENDED,
     )
     def release(self, pick: int, eighths: int, ago: int, keep: bool, appended: tuple[str, int]) -> None:
         lease = self._active(pick)
-        if lease is None:
-            return
+        if lease is not None:
+            self._release(lease, eighths, ago, keep, appended)
+
+    def _release(self, lease: NaiveLease, eighths: int, ago: int, keep: bool, appended: tuple[str, int]) -> None:
         session, tokens = self.pool.sessions[lease.session], self._tokens(appended)
         publish_to, after_step = max(0, self._length(lease, tokens, eighths)), self._step(session, ago)
         publish_to = 0 if eighths < 0 else publish_to
@@ -477,19 +500,24 @@ class CacheMachine(RuleBasedStateMachine):
         session = self.pool.sessions[lease.session]
         lease.tokens += tokens
         target = self.pool.publishable(lease, publish_to)
+        replaced = sum(len(pages) for _, pages in lease.replaced)
         self.pool.release(lease, keep=keep)
         waits = self.pool.insert(lease, publish_to, after_step) if lease.active else False
         if not waits:
             self.pool.publish(lease, target)
         assert result.published == len(lease.locked) * self.size
         maybe_published = set(lease.table[len(lease.locked) : lease.pending]) & lease.own
-        assert len(lease.own - maybe_published) <= result.freed_pages <= len(lease.own)
-        self.pool.settle(session)
+        assert len(lease.own - maybe_published) <= result.freed_pages - replaced <= len(lease.own)
+        self._settle(session)
         self.tables.pop(lease.lease_id, None)
+        due = self.published[session.session_id]
+        if lease.active:
+            self.published[session.session_id] = [it for it in due if it[0] != lease.lease_id]
 
     # --- moving
 
-    @rule(pick=st.integers(0, 100), count=st.integers(1, 4), start=FRACTION, fault=st.integers(0, 7))
+    @precondition(lambda self: any(lease.active for lease in self.pool.leases.values()))
+    @rule(pick=st.sampled_from(range(100)), count=st.integers(1, 4), start=EIGHTHS, fault=st.integers(0, 7))
     def move(self, pick: int, count: int, start: int, fault: int) -> None:
         lease = self._active(pick)
         if lease is None or not lease.table:
@@ -523,10 +551,9 @@ class CacheMachine(RuleBasedStateMachine):
             assert (plan.sources.tolist(), plan.destinations.tolist()) == (sources, destinations)
             self.pool.copies[plan.copy_id] = lease
 
-    @rule(pick=FRACTION, failed=st.sampled_from([False, False, True]))
+    @precondition(lambda self: self.pool.copies)
+    @rule(pick=PICK, failed=st.sampled_from([False, False, True]))
     def finish_copy(self, pick: int, failed: bool) -> None:
-        if not self.pool.copies:
-            return
         copy_id = sorted(self.pool.copies)[pick % len(self.pool.copies)]
         error = "the device said no" if failed else ""
         self.cache.finish_copy(copy_id, error)
@@ -534,12 +561,10 @@ class CacheMachine(RuleBasedStateMachine):
         session = self.pool.sessions[lease.session]
         if not session.ended:
             self.finished[session.session_id].append((copy_id, error))
-            self._publish_due(self.pool.due(session))
-        self.pool.settle(session)
+        self._settle(session)
 
     # --- endings
 
-    @rule(pick=FRACTION, proved_gone=st.booleans(), flavour=st.integers(0, 7))
     def end_session(self, pick: int, proved_gone: bool, flavour: int) -> None:
         session = self._session(pick)
         left = self.cache.end_session(session.session_id, proved_gone=proved_gone)
@@ -550,19 +575,17 @@ class CacheMachine(RuleBasedStateMachine):
         if len(self.live) < 2 or flavour > 3:
             self._open(flavour)
 
-    @precondition(lambda self: self.ended)
-    @rule(pick=FRACTION)
     def prove_gone(self, pick: int) -> None:
+        if not self.ended:
+            return
         session = self.ended[pick % len(self.ended)]
         assert self.cache.prove_gone(session.session_id) == self.pool.prove_gone(session)
 
-    @rule(pick=FRACTION)
     def bar_writers(self, pick: int) -> None:
         session = self._session(pick)
         self.cache.bar_writers(session.session_id)
         self.pool.bar(session.session_id)
 
-    @rule(verb=st.integers(0, 6), foreign=st.booleans(), pick=FRACTION)
     def wrong_lease(self, verb: int, foreign: bool, pick: int) -> None:
         session = self._session(pick)
         others = [lease for lease in self.pool.leases.values() if lease.session != session.session_id]
@@ -583,14 +606,12 @@ class CacheMachine(RuleBasedStateMachine):
 
     # --- operators
 
-    @rule(pages=st.integers(0, 12))
+    @rule(pages=st.sampled_from([0, 1, 1, 2, 3]))
     def evict(self, pages: int) -> None:
         expected = min(pages, len(self.pool.evictable))
         assert self.cache.evict(pages) == expected
         self.pool.observe_evictions(read_tree(self.cache), expected)
 
-    @precondition(lambda self: self.pool.tree and self.pool.now % 3 == 0)
-    @rule()
     def flush(self) -> None:
         result = self.cache.flush()
         assert result.freed_pages == self.pool.flush()
@@ -601,6 +622,31 @@ class CacheMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.time += seconds
         self.cache.tick()
+
+    @rule(event=st.sampled_from(range(16)), pick=PICK, flag=st.booleans(), number=st.integers(0, 7))
+    def rarely(self, event: int, pick: int, flag: bool, number: int) -> None:
+        """What would leave nothing standing if it came as often as the rest."""
+        events = (
+            lambda: self.end_session(pick, flag, number),
+            lambda: self.prove_gone(pick),
+            lambda: self.bar_writers(pick),
+            self.flush,
+            lambda: self.evict(99),
+            lambda: self.batch_with_wrong_counts(pick, number % 4),
+        )
+        if event < len(events):
+            events[event]()
+        else:
+            self.wrong_lease(number % 7, flag, pick)
+
+    # --- how often: a rule listed again is taken that much more often
+
+    batch_too = batch_again = batch
+    acquire_too = acquire_again = acquire
+    serve_too = serve
+    insert_too = insert_again = insert_often = insert
+    allocate_too = allocate
+    release_too = release_again = release_often = release
 
     # --- what always holds
 

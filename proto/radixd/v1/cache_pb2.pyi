@@ -199,7 +199,9 @@ class BatchReply(_message.Message):
     def host(self) -> _types_pb2.HostOccupancy: ...
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___OperationResult]:
-        """One for each operation, in order."""
+        """One for each operation, in order.
+        Where they fill half of limits.message_bytes, the rest of what would give pages is refused with LIMIT_EXCEEDED.
+        """
 
     @_builtins.property
     def publications(self) -> _containers.RepeatedCompositeFieldContainer[Global___Publication]:

@@ -49,6 +49,21 @@ def test_a_retracted_leases_last_publication_is_of_the_tokens_it_had() -> None:
     check_invariants(one.cache)
 
 
+def test_pages_that_a_release_cannot_publish_retire_with_the_rest() -> None:
+    """A reservation forbids to lock the copy that the tree holds; the lease's own pages are given up all the same."""
+    one = Scheduler.alone(CacheConfig(8))
+    one.acquire(seq("A"), max_tokens=0, reserve_to=2 * PAGE)
+    one.publish(seq("A"))
+    one.acquire(seq("A"), max_tokens=0, reserve_to=5 * PAGE)
+    lease = one.acquire(seq("A"), max_tokens=0)
+    one.launch()
+    released = one.release(lease.lease_id, publish_to=PAGE)
+    assert (released.published, released.freed_pages, one.cache.occupancy().retired) == (0, 1, 1)
+    one.finish()
+    assert one.cache.occupancy().retired == 0
+    check_invariants(one.cache)
+
+
 def test_an_ended_lease_keeps_the_tokens_that_it_may_publish_and_no_others() -> None:
     """Retracted again and again while a step is in flight, one long prompt was kept as often."""
     one = Scheduler.alone(CacheConfig(8))
@@ -155,6 +170,19 @@ def test_a_patch_is_acknowledged_by_the_reply_that_carried_it() -> None:
     assert cache.occupancy().leased == 1
     loser.batch(ack=True)
     assert (cache.occupancy().leased, cache.occupancy().free) == (0, 7)
+
+
+def test_no_patch_of_an_earlier_table_reaches_a_retracted_lease() -> None:
+    cache = PrefixCache(CacheConfig(8))
+    winner, loser = Scheduler(cache, 1), Scheduler(cache, 2, dedup=Dedup.PATCH)
+    lease = loser.acquire(seq("AB"))
+    winner.publish(seq("AB"))
+    step = loser.launch()
+    loser.insert(lease.lease_id, 2 * PAGE, after_step=step)
+    loser.batch(complete=True)  # has the patch to say, in a reply that also says
+    loser.release(lease.lease_id, keep=True)  # that the table is gone
+    cache.activate(loser.id, lease.lease_id, max_tokens=0)  # and what the next one is
+    assert loser.batch() == ()
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,30 @@ async def test_a_closed_holder_is_never_reported(process: subprocess.Popen[bytes
     assert not gone.is_set()
 
 
+@pytest.mark.parametrize("watched", [True, False])
+async def test_a_released_holder_costs_nothing_and_is_never_reported(
+    process: subprocess.Popen[bytes], watched: bool
+) -> None:
+    """Released before it is watched, it closes once it would be: until then the handshake has the connection."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    pidfd = os.pidfd_open(process.pid)
+    gone = asyncio.Event()
+    holder = Holder(1, "worker", ours, pidfd, process.pid)
+    if watched:
+        holder.watch(lambda _: gone.set())
+    holder.release()
+    if not watched:
+        assert ours.fileno() != -1
+        holder.watch(lambda _: gone.set())
+    assert ours.fileno() == -1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pidfd)
+    theirs.close()
+    await settle()
+    assert not gone.is_set()
+
+
 def test_the_kernel_says_who_the_peer_is() -> None:
     ours, theirs = socket.socketpair()
     assert peer_pid(ours) == os.getpid()

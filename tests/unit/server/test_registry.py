@@ -57,6 +57,10 @@ class LedgerPool:
 @dataclass(eq=False)
 class Process:
     pid: int = 1
+    released: bool = False
+
+    def release(self) -> None:
+        self.released = True
 
 
 @dataclass(eq=False)
@@ -188,6 +192,21 @@ def test_silence_revokes_the_id_but_frees_nothing_while_a_process_lives(daemon: 
     daemon.registry.holder_gone(session.id, process)
     assert daemon.ledger.free == PAGES
     assert not list(daemon.registry)
+
+
+def test_processes_are_watched_for_as_long_as_their_end_matters(daemon: Daemon) -> None:
+    """One process that attached to one session after another took two descriptors for each until it ended."""
+    closed, reaped = daemon.open(), daemon.open()
+    idle, zombie = Process(1), Process(1)
+    daemon.attach(closed, idle)
+    daemon.attach(reaped, zombie)
+    daemon.registry.close(closed.id, closed.secret, EPOCH, 0)
+    assert idle.released
+    daemon.lease(reaped, launched=1)
+    daemon.registry.close(reaped.id, reaped.secret, EPOCH, 0)
+    assert (daemon.ledger.retired, zombie.released) == (2, False)
+    daemon.registry.reap(reaped.id, "tester")
+    assert (daemon.ledger.retired, zombie.released) == (0, True)
 
 
 def test_all_processes_of_an_ended_session_must_be_gone(daemon: Daemon) -> None:
