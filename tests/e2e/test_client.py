@@ -21,11 +21,13 @@ from radixd.client import (
     DependencyFailed,
     Fenced,
     GeometryMismatch,
+    LeaseStatus,
     LimitExceeded,
     NeverFits,
     NoLease,
     NoPages,
     NoSession,
+    NotActive,
     Session,
     Skipped,
     StaleEpoch,
@@ -138,6 +140,62 @@ def test_refusals_say_what_would_fit(session: Session):
     with pytest.raises(LimitExceeded):
         session.match(np.zeros(session.limits.message_bytes // 4, np.uint32))
     assert session.match([]).device_tokens == 0
+
+
+def test_a_lease_comes_back_from_the_host_on_other_pages(start_daemon: StartDaemon):
+    daemon = start_daemon(*WITH_MEMORY, "--host-tokens", "6400").serving()
+    with Client(daemon.socket) as client, client.open_session(model=MODEL) as session:
+        attachment, lease = session.attach(), session.acquire(tokens(200))
+        rows = attachment.views[0].page_rows[0]
+        kept = [rows[int(page)].clone().fill_(i + 1) for i, page in enumerate(lease.pages)]
+        for page, content in zip(lease.pages, kept, strict=True):
+            rows[int(page)].copy_(content)
+        lease.insert(200)
+        assert lease.offload() == 4
+        assert lease.status is LeaseStatus.OFFLOADING
+        with pytest.raises(NotActive):
+            lease.allocate(300)
+        lease.wait_saved(PATIENCE_S)
+        assert (lease.status, lease.allocated, lease.known, lease.written) == (LeaseStatus.OFFLOADED, 0, 200, 200)
+        other = session.acquire(tokens(99 * P, 1))
+        with pytest.raises(NoPages):
+            lease.restore()
+        other.release()
+        assert lease.restore(allocate_to=256, reserve_to=300) is lease
+        lease.wait_loaded(PATIENCE_S)
+        assert (lease.status, lease.readable, lease.allocated) == (LeaseStatus.ACTIVE, 200, 256)
+        for page, content in zip(lease.pages, kept, strict=True):
+            assert rows[int(page)].equal(content)
+        assert session.host is not None
+        assert session.host.total == 100
+        del rows
+
+
+def test_the_async_client_offloads_and_restores_too(start_daemon: StartDaemon):
+    daemon = start_daemon(*WITH_MEMORY, "--host-tokens", "6400").serving()
+
+    async def run() -> None:
+        async with AsyncClient(daemon.socket) as client, await client.open_session(model=MODEL) as session:
+            lease = await session.acquire(tokens(100))
+            batch = session.batch()
+            saved = batch.offload(lease)
+            reply = await batch.send()
+            assert (saved.result(), reply.host.total) == (2, 100)
+            async with asyncio.timeout(PATIENCE_S):
+                await lease.wait_saved()
+                assert lease.status is LeaseStatus.OFFLOADED
+                await lease.restore()
+                await lease.wait_loaded()
+            assert (lease.status, lease.readable, lease.loading) == (LeaseStatus.ACTIVE, 100, frozenset())
+
+    asyncio.run(run())
+
+
+def test_a_copy_that_does_not_end_is_not_waited_for_for_ever(session: Session):
+    lease = session.acquire(tokens(64))
+    lease.loading = frozenset({404})
+    with pytest.raises(TimeoutError, match="still active after 0"):
+        lease.wait_loaded(0.01)
 
 
 def test_many_batches_in_flight_are_answered_in_order(session: Session):

@@ -5,10 +5,8 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from radixd.client.batch import BatchBuilder
 from radixd.client.errors import (
     BadField,
-    Bug,
     DependencyFailed,
     LimitExceeded,
     NoLease,
@@ -17,82 +15,15 @@ from radixd.client.errors import (
     StaleEpoch,
     Unreachable,
 )
-from radixd.client.exchange import Exchange
-from radixd.client.lease import LeaseState, LeaseStatus
-from radixd.client.results import Limits, Liveness, OpenedSession
-from radixd.v1 import cache_pb2, types_pb2
+from radixd.client.lease import LeaseStatus
+from radixd.v1 import cache_pb2
 from tests.unit.client.refusals import refusal
-
-LIMITS = Limits(
-    message_bytes=10_000,
-    tokens=10_000,
-    operations=8,
-    leases=8,
-    namespace_bytes=64,
-    client_name_bytes=64,
-    move_pairs=16,
-    replay_batches=4,
-    replay_bytes=10_000,
-)
-OPENED = OpenedSession(
-    session_id=3,
-    secret=b"s" * 16,
-    epoch=99,
-    generation=1,
-    pool="p",
-    speculative="none",
-    dedup="patch",
-    page_size=4,
-    total_pages=100,
-    geometry_fingerprint=b"g" * 16,
-    attach_socket="",
-    limits=LIMITS,
-    liveness=Liveness(5, 10, 30),
-    server_version="0",
-    contract_revision=1,
-    capabilities=frozenset(),
-)
-
-
-class Wire:
-    """An exchange, the Batches that it sent, and a daemon's side played by the test."""
-
-    def __init__(self):
-        self.exchange = Exchange(OPENED, LeaseState)
-        self.sent = []
-
-    def batch(self):
-        return BatchBuilder(self.exchange)
-
-    def send(self, batch=None):
-        future = Future()
-        self.exchange.pause()
-        self.sent.append(self.exchange.submit(self.batch() if batch is None else batch, future))
-        return future
-
-    def call(self, index=-1):
-        return cache_pb2.Batch.FromString(self.sent[index]).call
-
-    def answer(self, seq, *results, **news):
-        results = [cache_pb2.OperationResult(**result) for result in results]
-        self.exchange.receive(cache_pb2.BatchReply(seq=seq, epoch=99, generation=1, results=results, **news))
-
-    def lease(self, lease_id=5, tokens=8, pages=(1, 2)):
-        batch = self.batch()
-        opened = batch.acquire(range(tokens))
-        self.send(batch)
-        told = cache_pb2.AcquireResult(lease_id=lease_id, pages=np.array(pages, "<i4").tobytes())
-        self.answer(self.call().seq, {"acquire": told})
-        return opened.result()
+from tests.unit.client.wire import Wire, patch
 
 
 @pytest.fixture
 def wire():
     return Wire()
-
-
-def patch(first_page, *pages):
-    return cache_pb2.TablePatch(first_page=first_page, pages=np.array(pages, "<i4").tobytes())
 
 
 def test_each_batch_names_the_session_its_seq_and_its_steps(wire):
@@ -378,81 +309,3 @@ def test_a_child_process_may_not_speak_for_its_parent(wire, monkeypatch):
 
 def test_errors_of_the_client_are_one_family():
     assert issubclass(Unreachable, RadixError)
-
-
-def ids(*values):
-    return np.array(values, "<i4").tobytes()
-
-
-def test_arrivals_reach_the_lease_and_their_patches_wait_for_no_step(wire):
-    wire.exchange.step(1, 0)
-    batch = wire.batch()
-    opened = batch.acquire(range(12))
-    wire.send(batch)
-    told = cache_pb2.AcquireResult(lease_id=5, device_tokens=8, host_tokens=8, loading=[31], pages=ids(1, 2, 3))
-    wire.answer(1, {"acquire": told})
-    lease = opened.result()
-    assert (lease.loading, lease.host_tokens) == ({31}, 8)
-    future = wire.send()
-    failed = cache_pb2.Arrival(lease_id=5, copy_id=31, readable=0, patches=[patch(0, 8, 9)], status=refusal("BUG"))
-    wire.answer(2, arrivals=[failed, cache_pb2.Arrival(lease_id=404, copy_id=31, readable=8)])
-    assert (lease.loading, lease.readable, lease.pages.tolist()) == (frozenset(), 0, [8, 9, 3])
-    told = [(it.lease_id, it.copy_id, it.readable, it.error is None) for it in future.result().arrivals]
-    assert told == [(5, 31, 0, False), (404, 31, 8, True)]
-    wire.send()
-    assert wire.call().ack == 2
-
-
-def test_an_offload_and_its_restore(wire):
-    lease = wire.lease()
-    batch = wire.batch()
-    saved = batch.offload(lease, group=3)
-    wire.send(batch)
-    assert cache_pb2.Batch.FromString(wire.sent[-1]).operations[0].offload.lease.id == 5
-    wire.answer(2, {"offload": cache_pb2.OffloadResult(host_pages=2)}, host=types_pb2.HostOccupancy(total=9, leased=2))
-    assert (saved.result(), lease.status) == (2, LeaseStatus.OFFLOADING)
-    assert (wire.exchange.host.total, wire.exchange.host.leased) == (9, 2)
-    future = wire.send()
-    wire.answer(3, saved=[cache_pb2.SavedLease(lease_id=5), cache_pb2.SavedLease(lease_id=404)])
-    assert lease.status is LeaseStatus.OFFLOADED
-    assert [(it.lease_id, it.error) for it in future.result().saved] == [(5, None), (404, None)]
-    batch = wire.batch()
-    restored = batch.restore(lease, allocate_to=8, reserve_to=12)
-    wire.send(batch)
-    verb = cache_pb2.Batch.FromString(wire.sent[-1]).operations[0].restore
-    assert (verb.lease_id, verb.allocate_to, verb.reserve_to) == (5, 8, 12)
-    told = cache_pb2.RestoreResult(readable=7, loading=[4], allocated=8, pages=ids(6, 7))
-    arrived = cache_pb2.Arrival(lease_id=5, copy_id=4, readable=7)
-    wire.answer(4, {"restore": told}, arrivals=[arrived])
-    assert restored.result() is lease
-    assert (lease.status, lease.readable, lease.pages.tolist()) == (LeaseStatus.ACTIVE, 7, [6, 7])
-
-
-def test_an_offload_that_failed_says_why(wire):
-    lease = wire.lease()
-    batch = wire.batch()
-    batch.offload(lease)
-    wire.send(batch)
-    wire.answer(2, {"offload": cache_pb2.OffloadResult(host_pages=2)})
-    future = wire.send()
-    wire.answer(3, saved=[cache_pb2.SavedLease(lease_id=5, status=refusal("BUG"))])
-    assert lease.status is LeaseStatus.ACTIVE
-    assert isinstance(future.result().saved[0].error, Bug)
-
-
-def test_an_offload_may_name_a_lease_that_its_batch_opens(wire):
-    batch = wire.batch()
-    opened = batch.acquire(range(8))
-    batch.offload(opened)
-    wire.send(batch)
-    told = cache_pb2.AcquireResult(lease_id=5, pages=ids(1, 2))
-    wire.answer(1, {"acquire": told}, {"offload": cache_pb2.OffloadResult(host_pages=2)})
-    assert opened.result().status is LeaseStatus.OFFLOADING
-
-
-def test_a_match_tells_what_the_host_has_beyond_the_device(wire):
-    batch = wire.batch()
-    found = batch.match(range(20))
-    wire.send(batch)
-    wire.answer(1, {"match": cache_pb2.MatchResult(device_tokens=4, host_tokens=8)})
-    assert (found.result().device_tokens, found.result().host_tokens) == (4, 8)
