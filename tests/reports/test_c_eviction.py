@@ -95,7 +95,9 @@ def test_a_page_is_queued_once() -> None:
     one = Scheduler.alone(CacheConfig(4))
     one.publish(seq("A"))
     for _ in range(3):
-        one.release(one.acquire(seq("AB"), allocate_to=0).lease_id)
+        lease = one.acquire(seq("AB"), allocate_to=0)
+        assert len(one.cache.device) == 0
+        one.release(lease.lease_id)
         check_invariants(one.cache)
     assert len(one.cache.device) == 1
     assert one.cache.evict(2) == 1
