@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from radixd.server.cache.acquisition import Acquisition
 from radixd.server.cache.admission import Admission
 from radixd.server.cache.checks import (
     check_after_step,
@@ -32,15 +33,12 @@ from radixd.server.cache.lease import Lease, LeaseState
 from radixd.server.cache.ledger import Owner
 from radixd.server.cache.moves import Moves
 from radixd.server.cache.namespace import Namespace
-from radixd.server.cache.node import Node
-from radixd.server.cache.page_table import PageTable
 from radixd.server.cache.preemption import Preemption
 from radixd.server.cache.promotion import Promoter
 from radixd.server.cache.publication import Publisher
 from radixd.server.cache.refusal import Reason, Refusal
-from radixd.server.cache.residence import NOWHERE, Parts, Residence
+from radixd.server.cache.residence import Residence
 from radixd.server.cache.results import (
-    NO_PAGES,
     AcquireResult,
     AllocateResult,
     Arrival,
@@ -63,19 +61,12 @@ from radixd.server.cache.session import Dedup, Session, Superseded
 from radixd.server.cache.step import StepMark
 from radixd.server.cache.tier import Tier
 from radixd.server.cache.tokens import TokenBuffer, count_tokens
-from radixd.server.cache.tree import RadixTree, Walk
+from radixd.server.cache.tree import RadixTree
 
 __all__ = ["CacheConfig", "PrefixCache"]
 
 
 T = TypeVar("T")
-
-
-class Growth(NamedTuple):
-    """What an Acquire asks for: the table's length, and pages to reserve beyond it."""
-
-    wanted: int
-    reserved: int
 
 
 class PrefixCache:
@@ -98,11 +89,23 @@ class PrefixCache:
         self.copies = copies = Copies()
         host = HostSpace(self.host, residence)
         self._demoter = Demoter(config, tree, residence, self.device, host, admission, copies, counters)
-        self._promoter = Promoter(tree, residence, self.device, admission, copies, counters, self.sessions, size)
+        promoter = Promoter(tree, residence, self.device, admission, copies, counters, self.sessions, size)
         self._preemption = Preemption(residence, self.ledger, host, admission, copies, counters, self.sessions, size)
         self.endings = Endings(residence, self.ledger, admission, self._preemption, size)
         self._publisher = Publisher(tree, residence, admission, size, config.speculative)
         self._moves = Moves(copies, size, config.max_move_pairs)
+        self._acquisition = Acquisition(
+            config,
+            tree,
+            residence,
+            self.device,
+            admission,
+            self._demoter,
+            promoter,
+            self._preemption,
+            counters,
+            clock,
+        )
         self._clock = clock
         self._lease_ids = count(1)
 
@@ -188,7 +191,7 @@ class PrefixCache:
     def _match(
         self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None, peek: bool
     ) -> MatchResult:
-        walk, rollback = self._walk(namespace, tokens, known, max_tokens)
+        walk, rollback = self._acquisition.match(namespace, tokens, known, max_tokens)
         if walk is None:
             return MatchResult(0, 0, 0, 0)
         if not peek:
@@ -196,18 +199,6 @@ class PrefixCache:
         resident, size = self.residence.parts(walk).resident, self.config.page_size
         unlocked = self.residence.unlocked_pages(walk)
         return MatchResult(resident * size, (walk.pages - resident) * size, unlocked, rollback)
-
-    def _walk(self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None) -> tuple[Walk | None, int]:
-        """The reusable match, and the tokens that speculation took off it."""
-        limit = known - 1 if max_tokens is None else max_tokens
-        key = self.config.speculative.key(tokens)
-        walk = self.tree.walk(namespace, key, max(0, limit) // self.config.page_size)
-        if walk is None:
-            return None, 0
-        rollback = self.config.speculative.rollback_pages(walk.pages)
-        if rollback:
-            walk = self.tree.trim(walk, rollback)
-        return walk, rollback * self.config.page_size
 
     # --- opening and growing
 
@@ -241,7 +232,7 @@ class PrefixCache:
         """Opens an active lease: match, lock, allocate and reserve, all or nothing."""
         session = self.session(session_id)
         lease = self._new_lease(session, namespace, tokens, priority, retain_seconds)
-        result = self._activate(lease, max_tokens, allocate_to, reserve_to)
+        result = self._acquisition.activate(lease, max_tokens, allocate_to, reserve_to)
         session.leases[lease.lease_id] = lease
         return result
 
@@ -258,7 +249,7 @@ class PrefixCache:
         lease = self._lease(session_id, lease_id)
         check_state(lease, LeaseState.WAITING)
         check_limit("leases", self.session(session_id).held_leases, self.config.max_leases)
-        return self._activate(lease, max_tokens, allocate_to, reserve_to)
+        return self._acquisition.activate(lease, max_tokens, allocate_to, reserve_to)
 
     def _new_lease(
         self, session: Session, namespace: Namespace, tokens: bytes, priority: int, retain_seconds: float | None
@@ -267,63 +258,6 @@ class PrefixCache:
         check_limit("leases", session.held_leases + 1, self.config.max_leases)
         lease_id = next(self._lease_ids)
         return Lease(lease_id, session.session_id, namespace, TokenBuffer(tokens), priority, retain_seconds)
-
-    def _activate(
-        self, lease: Lease, max_tokens: int | None, allocate_to: int | None, reserve_to: int | None
-    ) -> AcquireResult:
-        known, size = len(lease.tokens), self.config.page_size
-        match, rollback = self._walk(lease.namespace, lease.tokens.read(0, known), known, max_tokens)
-        walk = self._worthwhile(match) if match else None
-        parts = self.residence.parts(walk) if walk else NOWHERE
-        matched = walk.pages if walk else 0
-        growth = self._growth(matched, known if allocate_to is None else allocate_to, reserve_to)
-        self._check_acquire(walk, parts, growth)
-
-        anchor = self.tree.cut(walk) if walk else self.tree.root(lease.namespace)
-        self.residence.lock(anchor)
-        self.tree.hit(anchor, self._clock())
-        loading = self._load(lease, anchor, parts)
-        table = PageTable(self.tree.pages_between(None, anchor))
-        table.append(self._claim(growth.wanted - matched))
-        lease.activate(anchor, table, matched * size, growth.reserved)
-        self.admission.admit(lease)
-        if self.config.write_policy is WritePolicy.WRITE_THROUGH_SELECTIVE:
-            self._demoter.save_path(anchor, min_hits=2)
-        self.counters.requested_tokens += known
-        self.counters.hit_tokens += matched * size
-        arriving = (matched - parts.resident) * size
-        self.counters.host_hit_tokens += arriving
-        return AcquireResult(lease.lease_id, matched * size, arriving, rollback, table.pages.copy(), loading)
-
-    def _worthwhile(self, match: Walk) -> Walk:
-        """The part of a match that is worth having.
-
-        Bytes are copied from the host for enough pages only, and not behind others that are still arriving.
-        """
-        parts = self.residence.parts(match)
-        if parts.host and (parts.arriving or parts.host < self.config.promote_min_pages):
-            return self.tree.trim(match, parts.host)
-        return match
-
-    def _growth(self, matched: int, allocate_to: int, reserve_to: int | None) -> Growth:
-        wanted = max(matched, self._pages_for("allocate_to", allocate_to))
-        return Growth(wanted, max(0, self._pages_for("reserve_to", reserve_to or 0) - wanted))
-
-    def _check_acquire(self, walk: Walk | None, parts: Parts, growth: Growth) -> None:
-        """Refuses what never fits, or not now: new pages, reserved ones, and those that the lock takes away."""
-        self.admission.check_fits_ever(growth.wanted + growth.reserved, self.config.page_size)
-        new = growth.wanted - parts.resident - parts.arriving
-        locked = self.residence.unlocked_pages(walk) if walk else 0
-        self.admission.check_acquire(new + growth.reserved + parts.arriving + locked)
-
-    def _load(self, lease: Lease, anchor: Node, parts: Parts) -> tuple[int, ...]:
-        """Lets the host part of a locked path arrive, or joins those for whom it does. Returns the copy, if any."""
-        if parts.arriving:
-            return (self._promoter.join(lease, anchor, parts.arriving).copy_id,)
-        if parts.host:
-            nodes = self.residence.host_nodes(anchor)
-            return (self._promoter.start(lease, nodes, self._claim(parts.host)).copy_id,)
-        return ()
 
     def allocate(self, session_id: int, lease_id: int, allocate_to: int, tokens: bytes = b"") -> AllocateResult:
         """Grows the table to `allocate_to` and appends known tokens."""
@@ -335,19 +269,10 @@ class PrefixCache:
         self.admission.check_growth(lease, new)
 
         lease.tokens.append(tokens)
-        pages = self._claim(new)
+        pages = self._acquisition.claim(new)
         self.admission.spend(lease, new)
         lease.table.append(pages)
         return AllocateResult(lease.table.length * self.config.page_size, pages)
-
-    def _claim(self, pages: int) -> PageIds:
-        if not pages:
-            return NO_PAGES
-        self.tree.expire(self._clock())
-        before = self.device.evictable
-        claimed = self.admission.claim(pages)
-        self.counters.evicted_pages += before - self.device.evictable
-        return claimed
 
     # --- publishing
 
@@ -478,29 +403,9 @@ class PrefixCache:
         self, session_id: int, lease_id: int, *, allocate_to: int | None = None, reserve_to: int | None = None
     ) -> AcquireResult:
         """Brings an offloaded lease back, to pages wherever there are some."""
-        lease, size = self._lease(session_id, lease_id), self.config.page_size
+        lease = self._lease(session_id, lease_id)
         check_state(lease, LeaseState.OFFLOADED)
-        anchor = lease.anchor
-        assert anchor is not None
-        known, prefix = len(lease.tokens), lease.published // size
-        walk = Walk(anchor, None, 0, prefix)
-        parts = self.residence.parts(walk)
-        if parts.host and parts.arriving:
-            message = f"part of the prefix of lease {lease_id} is arriving for another; restore it when that has ended"
-            raise Refusal(Reason.IN_FLIGHT, message)
-        growth = self._growth(prefix + len(lease.saved), known if allocate_to is None else allocate_to, reserve_to)
-        self._check_acquire(walk, parts, growth)
-
-        self.residence.lock(anchor)
-        loading = self._load(lease, anchor, parts)
-        table = lease.table = PageTable(self.tree.pages_between(None, anchor))
-        table.append(self._claim(growth.wanted - prefix))
-        lease.state, lease.reserved = LeaseState.ACTIVE, growth.reserved
-        self.admission.admit(lease)
-        copy_id = self._preemption.restore(lease, table)
-        loading += (copy_id,) if copy_id else ()
-        arriving = (parts.host + parts.arriving) * size
-        return AcquireResult(lease_id, lease.readable, arriving, 0, table.pages.copy(), loading)
+        return self._acquisition.restore(lease, allocate_to, reserve_to)
 
     def take_plans(self) -> tuple[CopyPlan, ...]:
         """Copies to carry out, in order, after what take_journal gives has been written."""

@@ -1,6 +1,7 @@
 """One scheduler process: a session, the pool's memory mapped, and an engine's loop over its share of the requests."""
 
 import gc
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from radixd.client import Client, RadixError, Session, SessionOver, Unreachable
+from radixd.client import Client, Draining, RadixError, Session, SessionOver, Starting, Unreachable
 from radixd.server.replay.engine import Engine
 from radixd.server.replay.faults import Faults
 from radixd.server.replay.journal import Journal
@@ -75,10 +76,15 @@ def _run(job: Job, session: Session, journal: Journal, workload: Workload) -> bo
 
 
 def _reopen(session: Session) -> None:
+    """With whichever daemon lives long enough: the next one may be restarted too before it has answered."""
+    end = time.monotonic() + RESTART_SECONDS
     while True:
-        with suppress(SessionOver):  # that daemon was restarted too
-            session.reopen(RESTART_SECONDS)
+        try:
+            session.reopen(end - time.monotonic())
             return
+        except (SessionOver, Unreachable, Starting, Draining):
+            if time.monotonic() >= end:
+                raise
 
 
 def _open(client: Client, job: Job) -> Session:
