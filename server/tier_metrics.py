@@ -16,6 +16,7 @@ MOVED: dict[str, Callable[[Counters], int]] = {
 }
 SKIPPED: dict[str, Callable[[Counters], int]] = {
     "busy": lambda counters: counters.demote_skipped_busy,
+    "outrun": lambda counters: counters.demote_skipped_outrun,
     "full": lambda counters: counters.demote_skipped_full,
 }
 COPIES: dict[str, tuple[str, Callable[[Totals], float]]] = {

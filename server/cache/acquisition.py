@@ -126,9 +126,11 @@ class Acquisition:
         if not pages:
             return NO_PAGES
         self._tree.expire(self._clock())
-        before = self._device.evictable
+        evictable, dropped = self._device.evictable, self._residence.dropped
         claimed = self._admission.claim(pages)
-        self._counters.evicted_pages += before - self._device.evictable
+        self._counters.evicted_pages += evictable - self._device.evictable
+        if self._config.host_pages:
+            self._counters.demote_skipped_outrun += self._residence.dropped - dropped
         return claimed
 
     def _worthwhile(self, match: Walk) -> Walk:

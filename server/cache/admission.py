@@ -98,10 +98,10 @@ class Admission:
         self.reserved_by[lease.session_id] += sign * reserved
         self.growing += sign * (lease.reserved == 0)
 
-    def _no_pages(self, needed: int, available: int) -> Refusal:
+    def _no_pages(self, needed: int, max_fit: int) -> Refusal:
         facts: dict[str, int | str] = {
             "needed": needed,
-            "available": available,
+            "max_fit": max_fit,
             "free": self._ledger.free,
             "evictable": self._device.evictable,
             "retired": self._ledger.retired,

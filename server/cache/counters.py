@@ -19,6 +19,7 @@ class Counters:
     host_hit_tokens: int = 0  # of hit_tokens, those that came, or were to come, from the host
     demoted_pages: int = 0  # left the device for the host
     demote_skipped_busy: int = 0  # not copied: too many pages under copies
+    demote_skipped_outrun: int = 0  # not copied: evicted for a lease before a copy could begin
     demote_skipped_full: int = 0  # not copied: no host page to be had
     demote_failed_pages: int = 0
     promoted_pages: int = 0

@@ -163,7 +163,7 @@ class Preemption:
 
     def _no_host_pages(self, needed: int) -> Refusal:
         message = f"not now: the lease needs {needed} host pages, {self._host.room} can be had; retry, or release it"
-        facts: dict[str, int | str] = {"needed": needed, "available": self._host.room, "tier": "host"}
+        facts: dict[str, int | str] = {"needed": needed, "max_fit": self._host.room, "tier": "host"}
         return Refusal(Reason.NO_PAGES, message, facts=facts)
 
 

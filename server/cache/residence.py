@@ -36,6 +36,7 @@ class Residence:
         self._tree = tree
         self._device = device
         self._host = host
+        self.dropped = 0  # device pages evicted without a copy on the host
         self.log: list[Kept | Lost] | None = None  # what a journal must learn, where there is one
 
     # --- reading
@@ -212,6 +213,7 @@ class Residence:
             node = self._device.first()
             if node.size > pages and not len(node.host) and not node.children:
                 self._device.evictable -= pages
+                self.dropped += pages
                 self._device.free(node.cut_tail(pages, self._tree.page_bytes))
                 return
             if node.size > pages:
@@ -223,6 +225,7 @@ class Residence:
         """Frees an evictable node's device pages. Without host pages, it and what hangs below it leave the tree."""
         self._device.free(self.take_device(node))
         if not len(node.host):
+            self.dropped += node.size
             self._prune(node)
 
     def evict_host(self, pages: int) -> None:

@@ -119,9 +119,12 @@ class RadixTree:
             current = current.parent
 
     def raise_priority(self, node: Node, priority: int, retain_seconds: float | None, now: float) -> None:
-        """Raises the path to a priority that holds for `retain_seconds` after a node's last hit; None: for ever."""
+        """Raises the path to a priority that holds for `retain_seconds` after a node's last hit; None: for ever.
+
+        It ends where a node has as much for ever: when that was given, its ancestors got it too.
+        """
         current = node
-        while current.parent is not None:
+        while current.parent is not None and (priority > current.priority or current.retain_seconds is not None):
             if priority > current.priority:
                 current.priority, current.retain_seconds = priority, retain_seconds
                 self._refresh(current)

@@ -37,7 +37,9 @@ def pool_occupancy(pool: ServedPool, sessions: Sequence[ServedSession]) -> pb.Po
         inserted_pages=counters.inserted_pages,
         host_hit_tokens=counters.host_hit_tokens,
         demoted_pages=counters.demoted_pages,
-        demote_skipped_pages=counters.demote_skipped_busy + counters.demote_skipped_full,
+        demote_skipped_pages=counters.demote_skipped_busy
+        + counters.demote_skipped_full
+        + counters.demote_skipped_outrun,
         promoted_pages=counters.promoted_pages,
         offloaded_pages=counters.offloaded_pages,
         restored_pages=counters.restored_pages,

@@ -214,7 +214,7 @@ async def test_a_full_host_tier_refuses_an_offload_by_name(service: TieredServic
     async with service.unchanged():
         reply = await caller.exchange(caller.batch(pb.Offload(lease=ref(acquired.lease_id))))
         refusal = result_refused(reply.results[0].status, Reason.NO_PAGES)
-    assert refusal.facts == {"needed": "7", "available": "6", "tier": "host"}
+    assert refusal.facts == {"needed": "7", "max_fit": "6", "tier": "host"}
     request = pb.OffloadRequest(call=caller.call(), offload=pb.Offload(lease=ref(acquired.lease_id)))
     with refused(Reason.NO_PAGES):
         await service.cache.Offload(request)

@@ -231,7 +231,7 @@ def test_an_offload_that_the_host_has_no_room_for_keeps_nothing() -> None:
     before = fingerprint(one.cache)
     with pytest.raises(Refusal) as refusal:
         one.cache.offload(one.id, lease.lease_id)
-    assert (refusal.value.reason, refusal.value.facts["available"]) == (Reason.NO_PAGES, 1)
+    assert (refusal.value.reason, refusal.value.facts["max_fit"]) == (Reason.NO_PAGES, 1)
     assert fingerprint(one.cache) == before
 
 

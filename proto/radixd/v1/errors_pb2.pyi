@@ -74,8 +74,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     LIMIT_EXCEEDED: _ErrorReason.ValueType  # 51
     """OUT_OF_RANGE. A limit of OpenSession's reply is exceeded; metadata holds `limit` and `value`."""
     NO_PAGES: _ErrorReason.ValueType  # 52
-    """RESOURCE_EXHAUSTED. Not now: metadata holds needed, free, evictable, retired, reserved. RetryInfo says when to try
-    again; preempting a lease of your own may help sooner.
+    """RESOURCE_EXHAUSTED. Not now: metadata holds needed, max_fit (what could be had: it leaves a page to each active lease
+    without a reservation), free, evictable, retired, reserved; of the host tier needed, max_fit and tier. RetryInfo says
+    when to try again; preempting a lease of your own may help sooner.
     """
     SKIPPED: _ErrorReason.ValueType  # 53
     """ABORTED. An earlier operation of the same group met NO_PAGES. Send it again with the next Batch."""
@@ -135,8 +136,9 @@ ever be given. Do not retry.
 LIMIT_EXCEEDED: ErrorReason.ValueType  # 51
 """OUT_OF_RANGE. A limit of OpenSession's reply is exceeded; metadata holds `limit` and `value`."""
 NO_PAGES: ErrorReason.ValueType  # 52
-"""RESOURCE_EXHAUSTED. Not now: metadata holds needed, free, evictable, retired, reserved. RetryInfo says when to try
-again; preempting a lease of your own may help sooner.
+"""RESOURCE_EXHAUSTED. Not now: metadata holds needed, max_fit (what could be had: it leaves a page to each active lease
+without a reservation), free, evictable, retired, reserved; of the host tier needed, max_fit and tier. RetryInfo says
+when to try again; preempting a lease of your own may help sooner.
 """
 SKIPPED: ErrorReason.ValueType  # 53
 """ABORTED. An earlier operation of the same group met NO_PAGES. Send it again with the next Batch."""
