@@ -76,7 +76,10 @@ def check_giving_up(lease: Lease, from_length: int, kept: int, page_size: int, l
     """
     allocated = lease.table.length * page_size
     if kept > lease.table.length:
-        message = f"from_length: {from_length} is beyond the {allocated} tokens allocated; those pages are free already"
+        message = (
+            f"from_length: {from_length} is beyond the {allocated} tokens allocated: pages there were given up before, "
+            "or never were the lease's"
+        )
         raise Refusal(Reason.DOUBLE_FREE, message, field="from_length", facts={"allocated": allocated})
     keyed = lease.pending + lookahead if lease.pending else 0
     if from_length < keyed:

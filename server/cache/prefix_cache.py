@@ -155,13 +155,18 @@ class PrefixCache:
         """Offloads ended since the last call."""
         return _take(self.session(session_id).saved)
 
-    def bar_writers(self, session_id: int) -> None:
-        """A process of the session has died, perhaps in mid-write: pages not yet published never will be."""
-        session = self.session(session_id)
+    def bar_writers(self, session_id: int) -> int:
+        """A process of the session has died, perhaps in mid-write: pages not yet published never will be.
+
+        Returns how many leases have such pages.
+        """
+        session, barred = self.session(session_id), 0
         for lease in (*session.leases.values(), *session.closing):
             if lease.active and lease.table.length * self.config.page_size > lease.published:
                 lease.barred = True
                 lease.pending = lease.published
+                barred += 1
+        return barred
 
     def end_session(self, session_id: int, *, proved_gone: bool) -> int:
         """Ends a session at once and for good. Returns pages left retired until prove_gone."""

@@ -6,14 +6,21 @@ from radixd.server.cli.command import Commands, add_command
 from radixd.server.cli.daemon_channel import TIMEOUT_S, add_target, admin
 
 COLUMNS = (
-    "session", "pool", "name", "pids", "state", "idle s", "launched", "completed", "active", "waiting",
+    "session", "pool", "name", "pids", "state", "silent s", "launched", "completed", "active", "waiting",
     "leased", "reserved", "retired",
 )  # fmt: skip
 
 
+NOTES = """\
+"silent s" counts from the last Batch or KeepAlive. A stream that is open never expires: one that is silent with steps
+launched and not completed, or with active leases, is a scheduler that hangs or is stopped. Let it go on, end its
+processes, or, if they are sure not to touch the pool, `radixd reap` it.
+"""
+
+
 def add_parser(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "sessions", run, "list sessions, and what each of them holds")
+    parser = add_command(commands, "sessions", run, "list sessions, and what each of them holds", NOTES)
     parser.add_argument("--pool", default="", help="one pool alone")
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_target(parser)
@@ -32,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     rows = [
         (
             item.session_id, item.pool, repr(item.client_name), " ".join(map(str, item.pids)) or "-",
-            "ended" if item.ended else "streaming" if item.streaming else "idle", round(item.idle_seconds, 1),
+            "ended" if item.ended else "streaming" if item.streaming else "no stream", round(item.idle_seconds, 1),
             item.launched, item.completed, item.active_leases, item.waiting_leases,
             item.leased_pages, item.reserved_pages, item.retired_pages,
         )

@@ -13,7 +13,6 @@ from radixd.server.rpc import convert_admin
 from radixd.server.rpc.convert import bad_field
 from radixd.server.rpc.methods import Methods, awaited, unary
 from radixd.server.sessions.fault import check_served, stop_pool
-from radixd.server.sessions.limits import check_limit
 from radixd.server.sessions.registry import PoolT, SessionRegistry
 from radixd.server.sessions.served_pool import ServedPool
 from radixd.v1 import admin_pb2 as pb
@@ -88,7 +87,8 @@ class AdminService:
 
     def dump_tree(self, request: pb.DumpTreeRequest) -> pb.DumpTreeResponse:
         """DumpTree."""
-        check_limit("max_nodes", request.max_nodes, MAX_NODES, "nodes")
+        if request.max_nodes > MAX_NODES:
+            raise bad_field("max_nodes", f"{request.max_nodes} nodes are above the {MAX_NODES} that one reply may show")
         cache = self._pool(request.pool).cache
         nodes = convert_admin.nodes(cache, request.max_nodes or DEFAULT_NODES)
         return pb.DumpTreeResponse(nodes=nodes, total_nodes=cache.tree.nodes)

@@ -58,10 +58,10 @@ def session_info(session: ServedSession) -> pb.SessionInfo:
         session_id=session.id,
         pool=session.pool.name,
         client_name=session.opening.client_name,
-        pids=sorted(holder.pid for holder in session.holders),
+        pids=sorted({holder.pid for holder in session.holders}),
         ended=session.ended,
         streaming=session.stream is not None,
-        idle_seconds=session.silence.seconds,
+        idle_seconds=session.idle_seconds,
     )
     if session.ended:
         info.retired_pages = session.pool.cache.endings.retired_pages(session.id)

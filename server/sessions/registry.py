@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.sessions.fault import check_served, guarded
 from radixd.server.sessions.limits import Limits
-from radixd.server.sessions.liveness import Liveness
+from radixd.server.sessions.liveness import TICK_SECONDS, Liveness
 from radixd.server.sessions.opening import Opening
 from radixd.server.sessions.served_pool import ServedPool
 from radixd.server.sessions.served_session import Holder, ServedSession, Stream, no_session
@@ -125,12 +125,20 @@ class SessionRegistry(Generic[PoolT]):
         session.holders.remove(holder)
         if session.holders:
             if not session.ended:
-                with guarded(session.pool, "barring a dead writer"):
-                    session.pool.cache.bar_writers(session_id)
+                self._bar_writers(session, holder)
         elif session.ended:
             self._prove_gone(session)
         else:
             self._end(session, "its last process is gone", proved_gone=True)
+
+    def _bar_writers(self, session: ServedSession, dead: Holder) -> None:
+        barred = 0
+        with guarded(session.pool, "barring a dead writer"):
+            barred = session.pool.cache.bar_writers(session.id)
+        log.warning(
+            "session %d: pid %d is gone, others live on; leases that publish nothing more: %d",
+            session.id, dead.pid, barred,
+        )  # fmt: skip
 
     # --- endings
 
@@ -155,6 +163,8 @@ class SessionRegistry(Generic[PoolT]):
 
     def tick(self, elapsed_seconds: float) -> None:
         """Tells that time has passed, once a TICK_SECONDS or later, and ends sessions that were silent for too long."""
+        for session in self:
+            session.idle_seconds += min(elapsed_seconds, 2 * TICK_SECONDS)
         for session in list(self._live.values()):
             if session.stream is None and session.silence.over(elapsed_seconds):
                 reason = f"silent for {session.silence.seconds:.0f} s"
@@ -167,7 +177,8 @@ class SessionRegistry(Generic[PoolT]):
         """
         session = self._live.get(session_id) or self._retired.get(session_id)
         if session is None:
-            raise no_session(session_id)
+            message = f"no session {session_id}: it never was, or has ended and holds nothing; see ListSessions"
+            raise Refusal(Reason.NO_SESSION, message)
         if session.opening.client_name != client_name:
             message = f"client_name: {client_name[:64]!r} is not the name of session {session_id}; see ListSessions"
             raise Refusal(Reason.BAD_FIELD, message, field="client_name")

@@ -55,6 +55,8 @@ class ServedSession:
         self.stream: Stream | None = None
         self.holders: set[Holder] = set()
         self.silence = Silence(liveness.ttl_seconds)
+        self.idle_seconds = 0.0
+        """Since a call last came, whether a stream is open or not: the registry's ticks count it."""
         self._liveness = liveness
 
     def release_holders(self) -> None:
@@ -65,6 +67,7 @@ class ServedSession:
 
     def spoke(self) -> None:
         """A call has come."""
+        self.idle_seconds = 0.0
         self.silence.broken(self._liveness.ttl_seconds)
 
     def take_over(self, stream: Stream) -> None:

@@ -70,21 +70,28 @@ async def test_dump_tree_shows_parents_first_and_no_salts(service: Service, call
     assert {(leaf.start_token, leaf.tokens, leaf.lock_ref, leaf.priority) for leaf in leaves} == {(128, 64, 0, 70)}
     assert len({node.namespace for node in answer.nodes}) == 1
     assert len((await service.admin.DumpTree(admin_pb2.DumpTreeRequest(max_nodes=2))).nodes) == 2
-    with refused(Reason.LIMIT_EXCEEDED):
+    with refused(Reason.BAD_FIELD) as told:
         await service.admin.DumpTree(admin_pb2.DumpTreeRequest(max_nodes=100_001))
+    assert told.fields == ("max_nodes",)
 
 
 async def test_sessions_are_listed_with_their_processes_and_pages(service: Service, caller: Caller) -> None:
-    service.registry.attach(caller.id, caller.opened.secret, Process(42))
+    for _ in range(2):  # a process may attach more than once
+        service.registry.attach(caller.id, caller.opened.secret, Process(42))
     caller.launched = 1
     await caller.acquire(seq("AB"), reserve_to=256)
     await caller.acquire(seq("C"), wait=True)
     service.registry.tick(1.0)
     info = (await listed(service))[caller.id]
     assert (info.pool, info.client_name, list(info.pids)) == ("main", "tester", [42])
-    assert (info.ended, info.streaming, info.idle_seconds) == (False, True, 0)
+    assert (info.ended, info.streaming, info.idle_seconds) == (False, True, 1)
     assert (info.launched, info.completed, info.active_leases, info.waiting_leases) == (1, 0, 1, 1)
     assert (info.leased_pages, info.retired_pages, info.reserved_pages) == (2, 0, 2)
+    for _ in range(60):
+        service.registry.tick(1.0)
+    assert (await listed(service))[caller.id].idle_seconds == 61, "a stream that is open but silent is seen to be"
+    await caller.say()
+    assert (await listed(service))[caller.id].idle_seconds == 0
 
 
 async def test_reap_ends_a_session_and_frees_what_a_living_process_held(service: Service, caller: Caller) -> None:

@@ -477,6 +477,9 @@ class SessionInfo(_message.Message):
     """over, but pages stay retired until its processes are gone"""
     streaming: _builtins.bool
     idle_seconds: _builtins.float
+    """Since its last Batch or KeepAlive, whether a stream is open or not. An open stream never expires: one that is long
+    silent with work at hand is a scheduler that hangs.
+    """
     launched: _builtins.int
     completed: _builtins.int
     active_leases: _builtins.int

@@ -111,6 +111,7 @@ class AdminServicer(object):
 
     def DumpTree(self, request, context):
         """The tree's nodes, parents first, at most `max_nodes`.
+        Errors: NO_POOL, BAD_FIELD (`max_nodes`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

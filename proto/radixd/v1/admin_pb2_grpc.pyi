@@ -46,7 +46,9 @@ class AdminStub:
     (BROKEN_INVARIANT).
     """
     DumpTree: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DumpTreeRequest, _admin_pb2.DumpTreeResponse]
-    """The tree's nodes, parents first, at most `max_nodes`."""
+    """The tree's nodes, parents first, at most `max_nodes`.
+    Errors: NO_POOL, BAD_FIELD (`max_nodes`).
+    """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListSessionsRequest, _admin_pb2.ListSessionsResponse]
     Reap: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReapRequest, _admin_pb2.ReapResponse]
     """Ends a session, and frees what it left retired although a process of it may live: say so only where you have made
@@ -73,7 +75,9 @@ class AdminAsyncStub(AdminStub):
     (BROKEN_INVARIANT).
     """
     DumpTree: _aio.UnaryUnaryMultiCallable[_admin_pb2.DumpTreeRequest, _admin_pb2.DumpTreeResponse]  # type: ignore[assignment]
-    """The tree's nodes, parents first, at most `max_nodes`."""
+    """The tree's nodes, parents first, at most `max_nodes`.
+    Errors: NO_POOL, BAD_FIELD (`max_nodes`).
+    """
     ListSessions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListSessionsRequest, _admin_pb2.ListSessionsResponse]  # type: ignore[assignment]
     Reap: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReapRequest, _admin_pb2.ReapResponse]  # type: ignore[assignment]
     """Ends a session, and frees what it left retired although a process of it may live: say so only where you have made
@@ -127,7 +131,9 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DumpTreeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DumpTreeResponse, _abc.Awaitable[_admin_pb2.DumpTreeResponse]]:
-        """The tree's nodes, parents first, at most `max_nodes`."""
+        """The tree's nodes, parents first, at most `max_nodes`.
+        Errors: NO_POOL, BAD_FIELD (`max_nodes`).
+        """
 
     @_abc_1.abstractmethod
     def ListSessions(

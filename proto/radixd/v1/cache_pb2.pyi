@@ -343,7 +343,9 @@ class Match(_message.Message):
     PEEK_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
-    """The most that may be matched. Unset: one less than the tokens, because one is left to compute."""
+    """The most that may be matched; what is above the tokens counts as all of them. Unset: one less than the tokens,
+    because one is left to compute. No tokens at all are OK, and match nothing.
+    """
     peek: _builtins.bool
     tokens: _builtins.bytes
     @_builtins.property
@@ -435,7 +437,7 @@ class Acquire(_message.Message):
     """Slots wanted now, as a length: the first chunk, or all. Unset: all known tokens. Below the hit: a pure lock."""
     reserve_to: _builtins.int
     """The length the lease is sure to need in the end. Pages between are counted against every later Acquire, so that
-    admitted leases always finish. Unset: allocate_to.
+    admitted leases always finish. Unset, or below allocate_to: nothing is reserved.
     """
     wait: _builtins.bool
     """Open the lease with its tokens alone; it matches by id and is activated by a later Acquire."""
@@ -536,7 +538,8 @@ Global___AcquireResult: _TypeAlias = AcquireResult  # noqa: Y015
 @_typing.final
 class Allocate(_message.Message):
     """Grows an active lease's table to `allocate_to`, from its reservation first, and appends known tokens. Ask ahead
-    (allocated ≥ known + twice the tokens of a step), and decode never waits for the answer.
+    (allocated ≥ known + twice the tokens of a step), and decode never waits for the answer. Below the table's length it
+    is OK and gives no pages.
     Errors: BAD_FIELD, NO_LEASE, NOT_YOURS, NOT_ACTIVE, DEPENDENCY_FAILED, LIMIT_EXCEEDED, NEVER_FITS, NO_PAGES, SKIPPED.
     """
 
@@ -590,8 +593,12 @@ Global___AllocateResult: _TypeAlias = AllocateResult  # noqa: Y015
 
 @_typing.final
 class Insert(_message.Message):
-    """Publishes whole pages up to `written`. Frees nothing. A lease of an older generation (before a Flush) publishes
-    nothing: OK with `published` as it was.
+    """Publishes whole pages up to `written`. Frees nothing. Less than was written before is OK and changes nothing. Nothing
+    is published, OK with `published` as it was, for a lease
+      * of an older generation (before a Flush),
+      * some of whose pages were unpublished when a process of its session died: nobody knows how far that had written,
+      * whose tokens the tree holds in pages that are still arriving from the host, or that it could not lock now without
+        breaking a reservation: a later Insert may publish them.
     Errors: BAD_FIELD, NO_LEASE, NOT_YOURS, NOT_ACTIVE, IN_FLIGHT, DEPENDENCY_FAILED, LIMIT_EXCEEDED.
     """
 
@@ -707,9 +714,9 @@ Global___Publication: _TypeAlias = Publication  # noqa: Y015
 @_typing.final
 class Free(_message.Message):
     """Gives up the lease's pages above ceil(from_length / page_size), which retire. Known and written lengths fall to
-    `from_length`. Rejected drafts need no Free: they are overwritten.
-    Errors: BAD_FIELD, NO_LEASE, NOT_YOURS, NOT_ACTIVE, DOUBLE_FREE (no page there), PUBLISHED, IN_FLIGHT,
-    DEPENDENCY_FAILED.
+    `from_length`. Rejected drafts need no Free: they are overwritten. At `allocated` it is OK and gives up nothing.
+    Errors: BAD_FIELD, NO_LEASE, NOT_YOURS, NOT_ACTIVE, DOUBLE_FREE (beyond `allocated`, whether pages were there once or
+    never), PUBLISHED, IN_FLIGHT, DEPENDENCY_FAILED.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -157,7 +157,9 @@ class Occupancy(_message.Message):
     available: _builtins.int
     """free + evictable − reserved by others, never below zero"""
     max_fit: _builtins.int
-    """the most new pages an Acquire of this session could be given now"""
+    """The most new pages an Acquire of this session could be given now. It leaves every reservation whole, and one page for
+    each active lease without one, which will want to grow: so it may be below `available`.
+    """
     def __init__(
         self,
         *,
