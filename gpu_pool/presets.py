@@ -1,5 +1,6 @@
 """The geometries known by name, and the one way to get a geometry from what an operator wrote."""
 
+import difflib
 import json
 import tomllib
 from collections.abc import Callable, Mapping
@@ -76,8 +77,10 @@ def load_geometry(name_or_path: str) -> Geometry:
         return PRESETS[name_or_path]()
     path = Path(name_or_path)
     if not path.is_file():
+        near = difflib.get_close_matches(path.name, PRESETS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise GeometryError(
-            f"geometry {name_or_path!r} is neither a preset ({', '.join(PRESETS)}) nor a file (.toml, .json)"
+            f"geometry {name_or_path!r} is neither a preset ({', '.join(PRESETS)}) nor a file (.toml, .json){hint}"
         )
     try:
         data = _read(path)

@@ -28,6 +28,7 @@ from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 
 DEFAULT_POOL: Mapping[str, object] = {"geometry": "glm-5.3", "bytes": "1GiB"}
+DEFAULT_NAME = "default"
 MAX_DEVICES = 64
 MAX_POOLS = 64
 MESSAGE_OVERHEAD = 64 * 2**10
@@ -105,7 +106,8 @@ def _pools(root: Table, directory: Path, state_dir: Path | None) -> tuple[PoolCo
                 pools.append(pool)
         else:
             root.error(f"pools[{i}]: expected a table ([[pools]])")
-    names = [pool.name for pool in pools]
+    names = [item.get("name", DEFAULT_NAME) for item in items if isinstance(item, Mapping)]
+    names = [name for name in names if isinstance(name, str)]
     for name in sorted({name for name in names if names.count(name) > 1}):
         root.error(f"pools: {names.count(name)} pools are called {name!r}; give each its own name")
     return tuple(pools)
@@ -113,7 +115,7 @@ def _pools(root: Table, directory: Path, state_dir: Path | None) -> tuple[PoolCo
 
 def _pool(table: Table, directory: Path, state_dir: Path | None) -> PoolConfig | None:
     """One pool, or None where its memory cannot be laid out; the table holds the errors."""
-    name = table.get("name", config_values.pool_name, "default")
+    name = table.get("name", config_values.pool_name, DEFAULT_NAME)
     layout = _layout(table, directory)
     device_kind: DeviceKind = table.choice("device", get_args(DeviceKind), "cpu")
     devices = table.integer("devices", 1, low=1, high=MAX_DEVICES)
@@ -142,15 +144,15 @@ def _layout(table: Table, directory: Path) -> Layout | None:
     multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
     tokens = table.integer("tokens", 0, low=1, high=2**31)
     nbytes = table.get("bytes", config_values.size, 0)
-    if ("tokens" in table) == ("bytes" in table):
-        table.error(f"{table.where}tokens: give either tokens (usable) or bytes (of one device, page 0 included)")
-        return None
-    if not tokens and not nbytes:
-        return None
     try:
         geometry = load_geometry(named if named in PRESETS else str(directory / named))
     except ValueError as error:
         table.error(f"{table.where}geometry: {error}")
+        geometry = None
+    if ("tokens" in table) == ("bytes" in table):
+        table.error(f"{table.where}tokens: give either tokens (usable) or bytes (of one device, page 0 included)")
+        return None
+    if geometry is None or (not tokens and not nbytes):
         return None
     try:
         pages = tokens // geometry.page_size if tokens else pages_for_bytes(geometry, nbytes, multiple)

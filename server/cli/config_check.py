@@ -24,8 +24,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         config = read_config(args.file)
     except ConfigError as error:
-        for line in error.errors:
-            print(line, file=sys.stderr)
+        prefix = f"{args.file}: " if args.file else ""
+        for line in error.errors:  # a file that cannot be read is named already
+            print(line if line.startswith(prefix) else prefix + line, file=sys.stderr)
         return 2
     print(config_text(config), end="")
     return 0

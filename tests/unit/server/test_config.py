@@ -163,6 +163,22 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     assert all("\n" not in line for line in errors)
 
 
+def test_a_bad_geometry_hides_no_other_mistake(tmp_path: Path) -> None:
+    text = """
+        [[pools]]
+        geometry = "glm5"
+        [[pools]]
+        tokens = 64
+        max_context = 65
+    """
+    twice, nearest, size, too_long = sorted(errors_of(written(tmp_path, text)))
+    assert twice.startswith("pools: 2 pools are called 'default'")
+    assert nearest.startswith("pools[0].geometry: ")
+    assert nearest.endswith("did you mean 'glm-5.3'?")
+    assert size.startswith("pools[0].tokens: give either tokens")
+    assert too_long.startswith("pools[1].max_context: 65 tokens do not fit")
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
