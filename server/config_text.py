@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from radixd.server.byte_text import byte_text
 from radixd.server.config import Config, PoolConfig
 
 
@@ -38,7 +39,7 @@ def _pool_lines(pool: PoolConfig) -> Iterator[str]:
     yield f'device = "{pool.device_kind}"'
     yield f"devices = {pool.devices}"
     yield f"tokens = {pool.usable_tokens}  # {layout.num_pages} pages of {geometry.page_size}, and page 0"
-    yield f"# {layout.nbytes} bytes a device ({layout.nbytes / 2**30:.2f} GiB), {layout.page_stride} a page"
+    yield f"# {layout.nbytes} bytes a device ({byte_text(layout.nbytes)}), {layout.page_stride} a page"
     yield f'policy = "{pool.policy}"'
     yield f'speculative = "{pool.speculative}"'
     yield f"max_context = {pool.max_context}"
@@ -49,7 +50,8 @@ def _pool_lines(pool: PoolConfig) -> Iterator[str]:
 def _host_lines(pool: PoolConfig) -> Iterator[str]:
     host, geometry = pool.host, pool.layout.geometry
     yield f"host_tokens = {host.pages * geometry.page_size}  # {host.pages} pages in the host tier"
-    yield f"# {host.pages * geometry.bytes_per_page} bytes ({host.pages * geometry.bytes_per_page / 2**30:.2f} GiB)"
+    nbytes = host.pages * geometry.bytes_per_page
+    yield f"# {nbytes} bytes ({byte_text(nbytes)})"
     if host.state_dir:
         yield f"# kept in {host.state_dir}"
     yield f'write_policy = "{host.write_policy}"'

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.geometry import Geometry
 from radixd.gpu_pool.layout import Layout
+from radixd.server.byte_text import byte_text
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
@@ -79,10 +80,10 @@ class Pool:
         from radixd.gpu_pool.device import DeviceMemoryError
         from radixd.gpu_pool.memory import PoolMemory
 
-        size = f"{self.layout.nbytes / 2**30:.2f} GiB on {self.devices} x {self._kind}"
+        size = f"{byte_text(self.layout.nbytes)} on {self.devices} x {self._kind}"
         if self.tier is not None:
             host_bytes = self.cache.config.host_pages * self.geometry.bytes_per_page
-            size += f", {host_bytes / 2**30:.2f} GiB in {self._state_dir or 'host memory'}"
+            size += f", {byte_text(host_bytes)} in {self._state_dir or 'host memory'}"
         log.info("pool %s: allocating %s", self.name, size)
         start = time.monotonic()
         try:

@@ -1,17 +1,20 @@
 """Talking to a running daemon: where it is, and its errors in one line."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import grpc
+from google.rpc import error_details_pb2, status_pb2
 
 from radixd.gpu_pool.paths import default_socket
 from radixd.v1 import admin_pb2_grpc
 
 MESSAGE_BYTES = 64 * 2**20
 TIMEOUT_S = 30.0
+DETAILS_KEY = "grpc-status-details-bin"
 
 
 class CommandError(Exception):
@@ -41,7 +44,7 @@ def daemon_channel(target: str) -> Iterator[grpc.Channel]:
         try:
             yield channel
         except grpc.RpcError as error:
-            raise CommandError(_explained(error, target)) from error
+            raise CommandError(explained(error, target)) from error
 
 
 def address(target: str) -> str:
@@ -51,9 +54,22 @@ def address(target: str) -> str:
     return f"unix:{Path(target).absolute()}"
 
 
-def _explained(error: grpc.RpcError, target: str) -> str:
+def explained(error: grpc.RpcError, target: str) -> str:
+    """Why a call failed, in one line."""
     if error.code() is grpc.StatusCode.UNAVAILABLE and not error.trailing_metadata():
         return f"no daemon answers at {target}: start one with `radixd serve`, or name another with --target"
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"the daemon at {target} did not answer within {TIMEOUT_S:g} s"
-    return f"{error.details()} ({error.code().name})"
+    return f"{error.details()} ({_reason(error)})"
+
+
+def _reason(error: grpc.RpcError) -> str:
+    """The contract's name for it; gRPC's where the daemon has not spoken."""
+    info = error_details_pb2.ErrorInfo()
+    metadata = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
+    for key, value in metadata:
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            for detail in status_pb2.Status.FromString(value).details:
+                if detail.Unpack(info):
+                    return info.reason
+    return error.code().name

@@ -33,10 +33,13 @@ def _plain(message: Message) -> dict[str, object]:
 
 def _plain_field(message: Message, name: str) -> object:
     value = getattr(message, name)
+    enum = message.DESCRIPTOR.fields_by_name[name].enum_type
     if isinstance(value, Message):
         return _plain(value)
     if isinstance(value, bytes):  # the contract's bytes hold page ids here
         return np.frombuffer(value, dtype="<i4").tolist()
+    if enum is not None and isinstance(value, int):
+        return enum.values_by_number[value].name
     if isinstance(value, str | int | float):
         return value
     return [_plain(item) if isinstance(item, Message) else item for item in value]

@@ -15,7 +15,6 @@ examples:
   radixd status                                       the daemon, its pools and their pages
   radixd status --json | jq '.pools[0].device'
   radixd sessions                                     who is connected, and who holds pages
-  radixd replay                                       a daemon and four schedulers on one pool, every byte checked
   radixd inspect /var/lib/radixd                      what a restart would find, without a daemon
   radixd config check /etc/radixd.toml                what a file means, or all its mistakes
 """

@@ -6,6 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
+from radixd.gpu_pool.paths import default_socket
 from radixd.server.cli.command import Commands, add_command
 
 CONFIG_FLAGS = ("socket", "tcp", "metrics", "drain_seconds", "state_dir")
@@ -15,7 +16,8 @@ POOL_FLAGS = (
 )  # fmt: skip
 
 EXAMPLES = """\
-Flags replace what the file says; those of the pool need a file with one pool, or none.
+Flags replace what the file says; those of the pool need a file with one pool, or none. Defaults are those without a
+file.
 
 examples:
   radixd serve --bytes 64GiB --policy lru
@@ -28,29 +30,47 @@ examples:
 def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "serve", run, "run the daemon in the foreground until SIGTERM", EXAMPLES)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML; see deploy/radixd.example.toml")
-    parser.add_argument("--socket", metavar="PATH", help="the gRPC socket; the attach socket lies beside it")
-    parser.add_argument("--tcp", metavar="HOST:PORT", help="a second listener, on loopback")
-    parser.add_argument("--metrics", metavar="HOST:PORT", help="where Prometheus scrapes, or 'off'")
-    parser.add_argument("--drain-seconds", type=float, metavar="S", help="how long SIGTERM waits for calls under way")
-    parser.add_argument("--state-dir", metavar="DIR", help="host tiers live in it and outlive the daemon, or 'off'")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="TOML; see deploy/radixd.example.toml (default: none)"
+    )
+    parser.add_argument("--socket", metavar="PATH", help=f"the gRPC socket (default: {default_socket()})")
+    parser.add_argument("--tcp", metavar="HOST:PORT", help="a second listener, on loopback (default: off)")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="for Prometheus, or 'off' (default: 127.0.0.1:9464)")
+    parser.add_argument("--drain-seconds", type=float, metavar="S", help="how long SIGTERM waits (default: 10)")
+    parser.add_argument("--state-dir", metavar="DIR", help="host tiers outlive the daemon in it (default: off)")
     pool = parser.add_argument_group("the only pool")
-    pool.add_argument("--geometry", metavar="NAME", help="a preset, a TOML or JSON file, or a model's config.json")
-    pool.add_argument("--layout", metavar="KIND", help="page_first or layer_first")
-    pool.add_argument("--device", metavar="KIND", help="cpu, cpu_async or meta")
-    pool.add_argument("--devices", type=int, metavar="N", help="how many hold each slot (tensor-parallel ranks)")
+    pool.add_argument("--geometry", metavar="NAME", help="a preset, a file or a config.json (default: glm-5.3)")
+    pool.add_argument("--layout", metavar="KIND", help="page_first or layer_first (default: page_first)")
+    pool.add_argument("--device", metavar="KIND", help="cpu, cpu_async or meta (default: cpu)")
+    pool.add_argument(
+        "--devices", type=int, metavar="N", help="that hold each slot: tensor-parallel ranks (default: 1)"
+    )
     pool.add_argument("--tokens", type=int, metavar="N", help="usable size in tokens; or --bytes")
-    pool.add_argument("--bytes", metavar="SIZE", help="size of one device's memory, such as 64GiB")
-    pool.add_argument("--policy", metavar="NAME", help="what is evicted first: priority, lru, lfu, ...")
-    pool.add_argument("--speculative", metavar="MODE", help="none, bigram or drop_last_page")
-    pool.add_argument("--max-context", type=int, metavar="N", help="refuse to start if one such request would not fit")
+    pool.add_argument("--bytes", metavar="SIZE", help="of one device's memory, such as 64GiB (default: 1GiB)")
+    pool.add_argument("--policy", metavar="NAME", help="what is evicted first: lru, lfu, ... (default: priority)")
+    pool.add_argument("--speculative", metavar="MODE", help="none, bigram or drop_last_page (default: none)")
+    pool.add_argument(
+        "--max-context", type=int, metavar="N", help="refuse to start if such a request cannot fit (default: 0)"
+    )
     host = parser.add_argument_group("the only pool's host tier")
-    host.add_argument("--host-tokens", type=int, metavar="N", help="its size in tokens; or --host-bytes")
+    host.add_argument(
+        "--host-tokens", type=int, metavar="N", help="its size; or --host-bytes (default: 0, no host tier)"
+    )
     host.add_argument("--host-bytes", metavar="SIZE", help="its size in bytes, such as 256GiB")
-    host.add_argument("--write-policy", metavar="NAME", help="write_back, write_through or write_through_selective")
-    host.add_argument("--promote-min-pages", type=int, metavar="N", help="fewer host pages are computed, not copied")
-    host.add_argument("--free-target-pages", type=int, metavar="N", help="device pages kept free by copying ahead")
-    host.add_argument("--copy-deadline-seconds", type=float, metavar="S", help="log and count slower copies")
+    host.add_argument(
+        "--write-policy",
+        metavar="NAME",
+        help="write_back, write_through or write_through_selective (default: write_back)",
+    )
+    host.add_argument(
+        "--promote-min-pages", type=int, metavar="N", help="fewer host pages are computed, not copied (default: 2)"
+    )
+    host.add_argument(
+        "--free-target-pages", type=int, metavar="N", help="device pages kept free by copying ahead (default: 1 in 32)"
+    )
+    host.add_argument(
+        "--copy-deadline-seconds", type=float, metavar="S", help="log and count slower copies (default: 30)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ import argparse
 
 from radixd.server.cli.command import Commands, add_command
 from radixd.server.cli.daemon_channel import TIMEOUT_S, add_target, admin
+from radixd.server.cli.numbers import UINT32, whole
 
 COLUMNS = ("node", "parent", "namespace", "from token", "tokens", "pages", "host", "locks", "keeps", "priority", "hits")
 PAGE_ID_BYTES = 4
@@ -13,7 +14,9 @@ def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "tree", run, "show a pool's radix tree, parents first")
     parser.add_argument("--pool", default="", help="needed where the daemon has several")
-    parser.add_argument("--max-nodes", type=int, default=1000, metavar="N", help="at most (default: %(default)s)")
+    parser.add_argument(
+        "--max-nodes", type=whole(1, UINT32), default=1000, metavar="N", help="at most (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON, page ids included")
     add_target(parser)
 

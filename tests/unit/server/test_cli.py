@@ -1,11 +1,14 @@
 """The command line without a daemon."""
 
 import importlib.metadata
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from radixd.gpu_pool.paths import default_socket
+from radixd.server.byte_text import byte_text
 from radixd.server.cli import main
 from radixd.server.cli.daemon_channel import address
 from radixd.server.cli.parser import build_parser
@@ -66,8 +69,8 @@ def test_config_check_prints_the_meaning_or_the_mistakes(tmp_path: Path, capsys:
     path.write_text("polls = 1\ntcp = 3")
     assert main(["config", "check", str(path)]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "tcp: expected a string of 1 to 256 characters, got 3",
-        "polls: unknown; did you mean 'pools'?",
+        f"{path}: tcp: expected a string of 1 to 256 characters, got 3",
+        f"{path}: polls: unknown; did you mean 'pools'?",
     ]
 
 
@@ -76,6 +79,59 @@ def test_serve_refuses_what_config_check_refuses(capsys: pytest.CaptureFixture[s
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("radixd serve: ") for line in lines)
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check", f"{tmp_path}/none.toml"]) == 2
+    assert capsys.readouterr().err == f"{tmp_path}/none.toml: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evict", "-5"),
+        ("evict", "0"),
+        ("tree", "--max-nodes", "-1"),
+        ("tree", "--max-nodes", "4294967296"),
+        ("reap", "0", "name"),
+        ("reap", "x", "name"),
+        ("replay", "--requests", "x"),
+        ("replay", "--seed", "-1"),
+    ],
+)
+def test_a_number_that_cannot_be_is_told_in_plain_words(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "expected a whole number, got 'x'" in line or " is outside [" in line
+
+
+def test_replay_may_name_the_daemon_at_its_usual_place() -> None:
+    parse = build_parser().parse_args
+    assert parse(["replay", "--target", "--requests", "5"]).target == str(default_socket())
+    assert parse(["replay"]).target is None
+
+
+def test_json_names_what_is_enumerated(capsys: pytest.CaptureFixture[str]) -> None:
+    from radixd.server.cli.output import print_json
+    from radixd.v1 import admin_pb2, types_pb2
+
+    print_json(admin_pb2.PoolOccupancy(speculative=types_pb2.SPECULATIVE_MODE_BIGRAM))
+    assert json.loads(capsys.readouterr().out)["speculative"] == "SPECULATIVE_MODE_BIGRAM"
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 bytes"), (640, "640 bytes"), (5376, "5.25 KiB"), (2**20, "1.00 MiB"), (2**30 - 10_000, "1.00 GiB"),
+        (2**50, "1024.00 TiB"),
+    ],
+)  # fmt: skip
+def test_bytes_are_shown_in_a_unit_that_fits(nbytes: int, text: str) -> None:
+    assert byte_text(nbytes) == text
 
 
 @pytest.mark.parametrize(
