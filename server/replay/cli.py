@@ -4,7 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from radixd.gpu_pool.paths import default_socket
 from radixd.server.cli.command import Commands, add_command
+from radixd.server.cli.numbers import count, positive
 
 EXAMPLES = """\
 Without --trace: conversations from a seed, four schedulers, decode, kills, aborts, rejected drafts and preemptions, on
@@ -18,7 +20,7 @@ examples:
   radixd replay --trace conversation_trace.jsonl --requests 1000 --schedulers 8 --decode \\
       --device cpu_async --geometry tiny --pool-tokens 1280000 --kill-every 45
   radixd replay --geometry tiny --pool-tokens 12800 --host-pages 400 --preempt 20 --restart-every 100
-  radixd replay --target /run/radixd/radixd.sock --requests 200     drive a daemon that runs already
+  radixd replay --target --requests 200                             drive the daemon that runs already
 """
 
 
@@ -27,12 +29,17 @@ def add_parser(commands: Commands) -> None:
     help_text = "drive a daemon as engines do, and check every byte"
     parser = add_command(commands, "replay", run, help_text, EXAMPLES)
     parser.add_argument("--trace", type=Path, metavar="FILE", help="a Mooncake-format trace")
-    parser.add_argument("--requests", type=_requests, metavar="N|all", help="how many")
-    parser.add_argument("--schedulers", type=_positive, metavar="N", help="processes that share the pool")
+    parser.add_argument("--requests", type=_requests, metavar="N|all", help="how many (default: 420; of a trace: all)")
     parser.add_argument(
-        "--decode", action=argparse.BooleanOptionalAction, default=None, help="generate each request's output too"
+        "--schedulers", type=positive, metavar="N", help="processes that share the pool (default: 4; with --trace 1)"
     )
-    parser.add_argument("--seed", type=_count, metavar="N", help="of the conversations and the faults")
+    parser.add_argument(
+        "--decode",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="generate each request's output too (default: yes; with --trace no)",
+    )
+    parser.add_argument("--seed", type=count, metavar="N", help="of the conversations and the faults (default: 0)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")
     _add_pool_flags(parser)
     _add_fault_flags(parser)
@@ -40,33 +47,50 @@ def add_parser(commands: Commands) -> None:
 
 def _add_pool_flags(parser: argparse.ArgumentParser) -> None:
     pool = parser.add_argument_group("the daemon")
-    pool.add_argument("--target", metavar="SOCKET", help="a running one; else replay starts its own")
-    pool.add_argument("--pool", metavar="NAME", help="one of the running daemon's pools")
-    pool.add_argument("--geometry", metavar="NAME", help="what a slot is made of, as for `radixd serve`")
-    pool.add_argument("--device", choices=("cpu", "cpu_async", "meta"), help="meta has no memory: no byte is checked")
-    pool.add_argument("--pool-tokens", type=_positive, metavar="N", help="default: 1 GiB; on meta 100,000,000")
-    pool.add_argument("--policy", metavar="NAME", help="what is evicted first")
-    pool.add_argument("--layout", choices=("page_first", "layer_first"))
     pool.add_argument(
-        "--host-pages", type=_count, metavar="N", help="of a host tier; 0: none; default: the pool's, with --trace none"
+        "--target", metavar="SOCKET", nargs="?", const=str(default_socket()),
+        help="a running one, without SOCKET at %(const)s (default: replay starts its own)",
+    )  # fmt: skip
+    pool.add_argument("--pool", metavar="NAME", help="one of the running daemon's pools (default: the only one)")
+    pool.add_argument("--geometry", metavar="NAME", help="as for `radixd serve` (default: glm-5.3)")
+    pool.add_argument(
+        "--device", choices=("cpu", "cpu_async", "meta"),
+        help="meta has no memory: no byte is checked (default: cpu; with --trace meta)",
+    )  # fmt: skip
+    pool.add_argument(
+        "--pool-tokens", type=positive, metavar="N", help="(default: what 1 GiB holds; on meta 100,000,000)"
     )
-    pool.add_argument("--write-policy", metavar="NAME", help="when pages go to the host; default: write_back")
+    pool.add_argument("--policy", metavar="NAME", help="what is evicted first (default: priority)")
+    pool.add_argument("--layout", choices=("page_first", "layer_first"), help="(default: page_first)")
+    pool.add_argument(
+        "--host-pages",
+        type=count,
+        metavar="N",
+        help="of a host tier; 0: none (default: as many as the pool's; with --trace or on meta 0)",
+    )
+    pool.add_argument("--write-policy", metavar="NAME", help="when pages go to the host (default: write_back)")
 
 
 def _add_fault_flags(parser: argparse.ArgumentParser) -> None:
-    faults = parser.add_argument_group("faults")
+    text = "Defaults are for 420 requests of the conversations: fewer requests have fewer; a trace has none."
+    faults = parser.add_argument_group("faults", text)
     faults.add_argument(
-        "--kill-every", type=_count, metavar="N", help="SIGKILL a scheduler each N requests, and replace it; 0: never"
+        "--kill-every",
+        type=count,
+        metavar="N",
+        help="SIGKILL a scheduler each N requests, and replace it; 0: never (default: 150)",
     )
-    faults.add_argument("--aborts", type=_count, metavar="N", help="requests that end half way, a step in flight")
-    faults.add_argument("--rollbacks", type=_count, metavar="N", help="requests whose draft tokens are rejected")
-    faults.add_argument("--reconnects", type=_count, metavar="N", help="streams that break and are resumed")
-    faults.add_argument("--preempt", type=_count, metavar="N", help="requests offloaded half way, and restored")
+    faults.add_argument("--aborts", type=count, metavar="N", help="requests that end half way (default: 10)")
+    faults.add_argument("--rollbacks", type=count, metavar="N", help="requests whose drafts are rejected (default: 10)")
+    faults.add_argument("--reconnects", type=count, metavar="N", help="streams that break and are resumed (default: 4)")
+    faults.add_argument(
+        "--preempt", type=count, metavar="N", help="requests offloaded half way, and restored (default: 10)"
+    )
     faults.add_argument(
         "--restart-every",
-        type=_count,
+        type=count,
         metavar="N",
-        help="stop or kill the daemon, by turns, each N requests, and start another; 0: never",
+        help="stop or kill the daemon, by turns, each N requests, and start another; 0: never (default: 0)",
     )
 
 
@@ -96,18 +120,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _requests(text: str) -> int | str:
-    return text if text == "all" else _positive(text)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError
-    return value
+    return text if text == "all" else positive(text)

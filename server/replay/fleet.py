@@ -1,6 +1,7 @@
 """The scheduler processes of a run: started, killed on request, replaced, and listened to until all work is done."""
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,9 @@ from radixd.server.replay.scheduler import Job, run_scheduler
 from radixd.server.replay.tally import Failure, Outcome, Progress, Tally
 
 POLL_SECONDS = 0.2
+
+KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+"""Exit statuses of a process that was ended from outside; any other signal is a fault of its own."""
 
 STALL_SECONDS = 300.0
 """Without any news for so long the run is given up."""
@@ -25,6 +29,8 @@ class Results:
     """By request index."""
     tally: Tally = field(default_factory=Tally)
     kills: int = 0
+    outside_kills: int = 0
+    """Schedulers that somebody else has killed; they are replaced too."""
     restarts: int = 0
     failures: list[str] = field(default_factory=list)
 
@@ -126,7 +132,10 @@ class Fleet:
         self._alive.remove(scheduler)
         scheduler.process.join()
         left = self._unfinished(scheduler.job)
-        if left and not self.results.failures:
+        if left and scheduler.process.exitcode in KILLED:
+            self.results.outside_kills += 1
+            self._replace(scheduler, left)
+        elif left and not self.results.failures:
             self.results.failures.append(
                 f"{scheduler.job.name} ended with exit status {scheduler.process.exitcode}, {len(left)} requests undone"
             )
@@ -146,8 +155,11 @@ class Fleet:
         left = self._unfinished(victim.job)
         self.results.kills += 1
         if left:
-            name = victim.job.name.partition("+")[0]
-            self._start(replace(victim.job, name=f"{name}+{self.results.kills}", indices=left, reconnects=0))
+            self._replace(victim, left)
+
+    def _replace(self, killed: _Scheduler, left: tuple[int, ...]) -> None:
+        name, kills = killed.job.name.partition("+")[0], self.results.kills + self.results.outside_kills
+        self._start(replace(killed.job, name=f"{name}+{kills}", indices=left, reconnects=0))
 
     def _restart_on_schedule(self) -> None:
         due = len(self.results.outcomes) // self._restart_every if self._restart_every else 0

@@ -110,6 +110,8 @@ class Options:
             filled.aborts = given.get("aborts", min(filled.aborts, few))
             filled.rollbacks = given.get("rollbacks", filled.decode * min(filled.rollbacks, few))
             filled.preempt = given.get("preempt", filled.decode * min(filled.preempt, few))
+            # Half way, at least: a kill is due only while others are left to take over.
+            filled.kill_every = given.get("kill_every", few and min(filled.kill_every, filled.requests // 2))
         return cls(
             target=args.target,
             pool_name=args.pool or "",

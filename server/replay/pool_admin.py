@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from radixd.server.cli.daemon_channel import MESSAGE_BYTES, TIMEOUT_S, CommandError, address
+from radixd.server.cli.daemon_channel import MESSAGE_BYTES, TIMEOUT_S, CommandError, address, explained
 from radixd.v1 import admin_pb2, admin_pb2_grpc
 
 CHECK_SECONDS = 300.0
@@ -70,7 +70,7 @@ class PoolAdmin:
         try:
             pools = self._stub.Occupancy(request, timeout=TIMEOUT_S).pools
         except grpc.RpcError as error:
-            raise CommandError(f"--target {self._target}: {error.details()} ({error.code().name})") from error
+            raise CommandError(explained(error, self._target)) from error
         if len(pools) != 1:
             raise CommandError(f"--pool: name one of {', '.join(pool.pool for pool in pools)}")
         return pools[0]

@@ -85,6 +85,7 @@ class Report:
             "bytes_written": tally.bytes_written,
             "bytes_verified": tally.bytes_verified,
             "kills": results.kills,
+            "outside_kills": results.outside_kills,
             "rollbacks": tally.rollbacks,
             "preemptions": tally.preemptions,
             "offloads": tally.offloads,
@@ -151,9 +152,10 @@ class Report:
         )
         yield "bytes", f"{tally.bytes_written:,} written, {tally.bytes_verified:,} verified"
         yield "mismatches", f"{tally.mismatches:,}"
+        outside = f" and {results.outside_kills} from outside" if results.outside_kills else ""
         yield (
             "faults",
-            f"{results.kills} kills, {results.count('aborted')} aborts, {tally.rollbacks} rollbacks, "
+            f"{results.kills} kills{outside}, {results.count('aborted')} aborts, {tally.rollbacks} rollbacks, "
             f"{tally.reconnects} reconnects, {results.restarts} restarts",
         )
         yield (
