@@ -176,6 +176,14 @@ def test_the_command_line_says_what_is_wrong_in_one_line(daemon: DaemonProcess) 
     assert absent.returncode == 1
     assert absent.stderr.startswith("radixd status: no daemon answers at")
     assert absent.stderr.count("\n") == 1
-    no_pool = radixd("flush", "--pool", "other", "--target", str(daemon.socket))
-    assert no_pool.returncode == 1
-    assert no_pool.stderr.count("\n") == 1
+    for arguments, reason in (
+        (("flush", "--pool", "other"), "NO_POOL"),
+        (("reap", "7", "nobody"), "NO_SESSION"),
+        (("tree", "--max-nodes", "200000"), "BAD_FIELD"),
+    ):
+        refused = radixd(*arguments, "--target", str(daemon.socket))
+        assert refused.returncode == 1
+        assert refused.stderr.count("\n") == 1
+        assert refused.stderr.endswith(f" ({reason})\n")
+        assert "OpenSession" not in refused.stderr
+        assert "open a new one" not in refused.stderr, "that is for clients"

@@ -1,6 +1,9 @@
 """`radixd replay` as its users run it: what it proves, and that it cannot be fooled."""
 
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +12,12 @@ import pytest
 
 from radixd.client import Client
 from radixd.server.cli import main
-from tests.e2e.daemon_process import DaemonProcess, radixd
+from radixd.server.cli.parser import build_parser
+from radixd.server.replay.options import Options
+from radixd.v1 import admin_pb2
+from tests.e2e.daemon_process import COMMAND, PATIENCE_S, DaemonProcess, eventually, radixd
 
+NO_FAULTS = ("--kill-every", "0", "--aborts", "0", "--rollbacks", "0", "--reconnects", "0", "--preempt", "0")
 POOL = ("--geometry", "tiny", "--device", "cpu_async", "--pool-tokens", "12800")
 
 
@@ -37,6 +44,37 @@ def test_kills_aborts_rejected_drafts_and_reconnects_leave_every_byte_right(fold
     assert report["bytes_verified"] > 84 * report["hit_tokens"], "less was verified than was hit"
     assert report["rollbacks"] >= 5
     assert report["reconnects"] >= 1
+
+
+def test_a_scheduler_that_others_kill_is_replaced_too(folder: Path, start_daemon: Callable[..., DaemonProcess]) -> None:
+    daemon = start_daemon("--device", "cpu", "--tokens", "12800").serving()
+    report = folder / "report.json"
+    flags = ("--target", str(daemon.socket), "--requests", "40", "--schedulers", "2", "--report", str(report))
+    run = subprocess.Popen((*COMMAND, "replay", *flags, *NO_FAULTS), stdout=subprocess.DEVNULL)
+    try:
+        working: list[int] = []
+
+        def found() -> bool:
+            sessions = daemon.admin.ListSessions(admin_pb2.ListSessionsRequest(), timeout=PATIENCE_S).sessions
+            working.extend(pid for session in sessions if session.launched > 2 for pid in session.pids)
+            return bool(working)
+
+        eventually(found)
+        os.kill(working[0], signal.SIGKILL)
+        assert run.wait(PATIENCE_S) == 0
+    finally:
+        run.kill()
+        run.wait()
+    figures = json.loads(report.read_text())
+    assert (figures["finished"], figures["kills"], figures["outside_kills"]) == (40, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "kill_every"),
+    [((), 150), (("--requests", "100"), 50), (("--requests", "10"), 0), (("--requests", "10", "--kill-every", "4"), 4)],
+)
+def test_short_runs_have_kills_too_and_very_short_ones_none(flags: tuple[str, ...], kill_every: int) -> None:
+    assert Options.read(build_parser().parse_args(["replay", *flags])).kill_every == kill_every
 
 
 def test_a_scribbled_page_is_found(folder: Path, start_daemon: Callable[..., DaemonProcess]) -> None:

@@ -54,7 +54,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     GEOMETRY_MISMATCH: _ErrorReason.ValueType  # 31
     """FAILED_PRECONDITION. The session's fingerprint or speculative mode is not the pool's; metadata holds both."""
     DOUBLE_FREE: _ErrorReason.ValueType  # 32
-    """FAILED_PRECONDITION. The pages were already given up."""
+    """FAILED_PRECONDITION. No pages are there to give up: they were given up before, or never were the lease's."""
     PUBLISHED: _ErrorReason.ValueType  # 33
     """FAILED_PRECONDITION. The pages are published, or about to be: the tree owns them."""
     NOT_ACTIVE: _ErrorReason.ValueType  # 34
@@ -116,7 +116,7 @@ Open a new session and attach again.
 GEOMETRY_MISMATCH: ErrorReason.ValueType  # 31
 """FAILED_PRECONDITION. The session's fingerprint or speculative mode is not the pool's; metadata holds both."""
 DOUBLE_FREE: ErrorReason.ValueType  # 32
-"""FAILED_PRECONDITION. The pages were already given up."""
+"""FAILED_PRECONDITION. No pages are there to give up: they were given up before, or never were the lease's."""
 PUBLISHED: ErrorReason.ValueType  # 33
 """FAILED_PRECONDITION. The pages are published, or about to be: the tree owns them."""
 NOT_ACTIVE: ErrorReason.ValueType  # 34

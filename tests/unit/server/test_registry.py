@@ -155,11 +155,15 @@ def test_a_session_ends_in_the_step_in_which_its_last_process_is_gone(daemon: Da
     assert daemon.ledger.free == PAGES
 
 
-def test_what_a_dead_process_may_have_written_is_never_published(daemon: Daemon) -> None:
+def test_what_a_dead_process_may_have_written_is_never_published(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
     session, scheduler, worker = daemon.open(), Process(1), Process(2)
     daemon.attach(session, scheduler, worker)
     before = daemon.lease(session)
     daemon.registry.holder_gone(session.id, worker)
+    told = f"session {session.id}: pid 2 is gone, others live on; leases that publish nothing more: 1"
+    assert told in caplog.messages
     cache = daemon.pool.cache
     assert cache.insert(session.id, before, 128).published == 0
     after = cache.acquire(session.id, Namespace(MODEL), seq("XY")).lease_id
