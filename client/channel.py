@@ -8,7 +8,7 @@ start the engine with MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ and MALLOC_
 import os
 from pathlib import Path
 
-from radixd.client.errors import RadixError, Unreachable
+from radixd.client.errors import Draining, RadixError, Starting, Unreachable
 from radixd.gpu_pool.paths import default_socket
 from radixd.v1 import cache_pb2
 
@@ -52,5 +52,23 @@ def target(socket: str | os.PathLike[str] | None) -> str:
 
 
 def no_daemon(target: str, error: RadixError) -> Unreachable:
-    """The same, for people: where was looked, and what to do."""
-    return Unreachable(f"no daemon answers at {target}: start one with `radixd serve`, or name its socket ({error})")
+    """The same, for people who wait for a reply: what was found at `target`, and what to do."""
+    if isinstance(error, Starting):
+        told = f"the daemon at {target} is still starting: what was sent is kept, and is sent again once it serves"
+    elif isinstance(error, Draining):
+        told = f"the daemon at {target} is shutting down: what was sent is kept, and is sent to the one that follows"
+    else:
+        told = f"no daemon answers at {target}: start one with `radixd serve`, or name its socket"
+    return Unreachable(f"{told} ({error})")
+
+
+def not_opened(target: str, error: RadixError) -> RadixError:
+    """The same, for people who open a session."""
+    way = "`patience=` gives it that many seconds"
+    if isinstance(error, Unreachable):
+        told = f"no daemon answers at {target}: start one with `radixd serve`, or name its socket"
+        return Unreachable(f"{told}; {way} to come ({error})")
+    if isinstance(error, Starting | Draining):
+        told = f"{error.args[0]}; {way} to serve"
+        return type(error)(told, facts=error.facts, field=error.field, retry_after=error.retry_after)
+    return error

@@ -57,7 +57,7 @@ class SessionOver(Refused):
 
 
 class BadField(Refused, ValueError):
-    """A field is malformed or out of range; `field` names it."""
+    """A field is malformed or out of range; `field` names it. The client raises it too, for what it could not send."""
 
     REASON = errors_pb2.BAD_FIELD
 
@@ -159,7 +159,7 @@ class NeverFits(Refused):
 
 
 class LimitExceeded(Refused):
-    """Above a limit of the session; facts hold `limit` and `value` where the daemon named them."""
+    """Above a limit of the session: `field` names what, facts hold the numbers `limit` and `value` where known."""
 
     REASON = errors_pb2.LIMIT_EXCEEDED
 
@@ -243,7 +243,7 @@ def from_rpc(error: grpc.RpcError) -> RadixError:
     code, told = error.code(), error.details() or ""
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         # gRPC refuses a message above its size limit by itself, without ErrorInfo.
-        return LimitExceeded(told, facts={"limit": "message_bytes"})
+        return LimitExceeded(f"message_bytes: {told}", field="message_bytes")
     if code in TRANSIENT:
         return Unreachable(f"{code.name}: {told}")
     return Refused(told, reason=f"gRPC {code.name}")

@@ -7,12 +7,20 @@ from dataclasses import dataclass
 from typing import Generic, Protocol
 
 from radixd.client import convert
+from radixd.client.abandoned import Abandoned
 from radixd.client.batch import BatchBuilder, L
 from radixd.client.errors import LimitExceeded, RadixError, SessionOver, Unreachable, is_passing
 from radixd.client.lease import Standing
 from radixd.client.operation import Operation
 from radixd.client.results import HostOccupancy, Occupancy, OpenedSession, Reply
 from radixd.v1 import cache_pb2
+
+WAY_OUT = {
+    "operations": "send them in several Batches",
+    "message_bytes": "send it in smaller parts",
+    "replay_batches": "wait for a reply before you send the next Batch",
+}
+"""By the name of the limit."""
 
 
 class Outcome(Protocol):
@@ -61,6 +69,7 @@ class Exchange(Generic[L]):
         self._unanswered: deque[Unanswered] = deque()
         self._told = (-1, -1)
         self._unreachable: Unreachable | None = None
+        self._abandoned: Abandoned[L] = Abandoned(self.standing)
         self._pid = os.getpid()
 
     @property
@@ -147,6 +156,22 @@ class Exchange(Generic[L]):
         if not batch.outcome.done():
             batch.outcome.set_result(reply)
 
+    def abandon(self, batch: BatchBuilder[L]) -> None:
+        """Nobody takes what `batch` opens, or has opened: `give_back` releases it once it is known."""
+        self._abandoned.add(batch)
+
+    def give_back(self) -> bytes | None:
+        """Release the abandoned leases that have come: the bytes to send; None where there are none.
+
+        After a reply there is always room for this Batch, and for as many Releases as that reply has opened leases.
+        """
+        limits = self.opened.limits
+        if not self._abandoned or self.over is not None or len(self._unanswered) >= limits.replay_batches:
+            return None
+        batch: BatchBuilder[L] = BatchBuilder(self)
+        outcome = self._abandoned.release_into(batch, limits.operations)
+        return self.submit(batch, outcome) if len(batch) else None
+
     def stream_ended(self, error: RadixError) -> None:
         """The stream broke, and another follows; if it was refused, then over its oldest unanswered Batch.
 
@@ -205,9 +230,10 @@ class Exchange(Generic[L]):
         self._ack = self._received
 
 
-def _check_limit(limit: str, value: int, most: int) -> None:
-    if value > most:
+def _check_limit(field: str, value: int, limit: int) -> None:
+    if value > limit:
         raise LimitExceeded(
-            f"{value} is above the session's limit of {most}: send it in smaller parts",
-            facts={"limit": limit, "value": str(value)},
+            f"{field}: {value} is above the session's limit of {limit}: {WAY_OUT[field]}",
+            field=field,
+            facts={"limit": str(limit), "value": str(value)},
         )

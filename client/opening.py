@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 
+from radixd.client.arguments import choice, octets, text
 from radixd.client.convert import DEDUP, SPECULATIVE, Dedup, Speculative
 from radixd.v1 import session_pb2, types_pb2
 
@@ -26,17 +27,19 @@ class Opening:
     """None: the pool's."""
 
     def request(self) -> session_pb2.OpenSessionRequest:
-        """A new session's request. Send the very same one again where its outcome is unknown: its nonce acts once."""
-        if self.dedup not in DEDUP:
-            raise ValueError(f"dedup: {self.dedup!r} is none of {', '.join(DEDUP)}")
-        if self.speculative is not None and self.speculative not in SPECULATIVE:
-            raise ValueError(f"speculative: {self.speculative!r} is none of {', '.join(SPECULATIVE)}")
+        """A new session's request. Send the very same one again where its outcome is unknown: its nonce acts once.
+
+        Raises BadField.
+        """
+        speculative = types_pb2.SPECULATIVE_MODE_UNSPECIFIED
+        if self.speculative is not None:
+            speculative = SPECULATIVE[choice("speculative", self.speculative, SPECULATIVE)]
         return session_pb2.OpenSessionRequest(
-            pool=self.pool,
-            client_name=self.name,
+            pool=text("pool", self.pool),
+            client_name=text("name", self.name),
             nonce=os.urandom(NONCE_BYTES),
-            model=self.model,
-            geometry_fingerprint=self.fingerprint,
-            speculative=SPECULATIVE[self.speculative] if self.speculative else types_pb2.SPECULATIVE_MODE_UNSPECIFIED,
-            dedup=DEDUP[self.dedup],
+            model=octets("model", self.model),
+            geometry_fingerprint=octets("fingerprint", self.fingerprint),
+            speculative=speculative,
+            dedup=DEDUP[choice("dedup", self.dedup, DEDUP)],
         )

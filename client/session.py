@@ -30,6 +30,8 @@ class SessionState(Generic[L]):
         self._opening = opening
         self._lease_class = lease_class
         self._attachment: Attachment | None = None
+        self._attaches = False
+        """Whether the pool was mapped, and is to be mapped again by the session that follows."""
         self._presence: AttachConnection | None = None
         self.exchange: Exchange[L] = Exchange(opened, lease_class)
 
@@ -112,15 +114,22 @@ class SessionState(Generic[L]):
         """What a worker process needs to attach in this session's name. ValueError where the pool has no memory."""
         return ticket(self.opened)
 
-    def _join(self, opened: OpenedSession, *, attached: bool) -> None:
-        """Let the daemon know which process is behind the session, and map the pool again if it was. Blocks."""
-        if opened.attach_socket:
-            # From another container the socket may be out of sight. Then a death shows only by the stream's end.
-            with suppress(Unreachable):
-                self._presence = connect(ticket(opened), role="scheduler")
-                self._presence.close_handles()
-        if attached:
-            self._attach(opened)
+    def _join(self, opened: OpenedSession) -> None:
+        """Let the daemon know which process is behind the session, and map the pool again if it was. Blocks.
+
+        Where that fails, nobody is behind the session, and the daemon ends it.
+        """
+        try:
+            if opened.attach_socket:
+                # From another container the socket may be out of sight. Then a death shows only by the stream's end.
+                with suppress(Unreachable):
+                    self._presence = connect(ticket(opened), role="scheduler")
+                    self._presence.close_handles()
+            if self._attaches:
+                self._attach(opened)
+        except BaseException:
+            self._detach()
+            raise
 
     def _attach(self, opened: OpenedSession) -> Attachment:
         """Map the pool, once. Blocks."""
@@ -128,17 +137,17 @@ class SessionState(Generic[L]):
             from radixd.client.attach import attach
 
             self._attachment = attach(ticket(opened), role="scheduler")
+            self._attaches = True
         return self._attachment
 
-    def _detach(self) -> bool:
-        """Unmap the pool and end the connections that say so: whether it was mapped."""
+    def _detach(self) -> None:
+        """Unmap the pool and end the connections that say so. Idempotent."""
         attachment, self._attachment = self._attachment, None
         if attachment is not None:
             attachment.close()
         presence, self._presence = self._presence, None
         if presence is not None:
             presence.close()
-        return attachment is not None
 
     def _void(self, error: SessionOver) -> None:
         """The session is over: views first, then leases and whoever waits."""

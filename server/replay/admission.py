@@ -78,7 +78,8 @@ class Admission:
         lease = running.held
         allocate_to = min(lease.known, (running.matched or 0) + self._chunk)
         reserve_to = running.whole_length if running.reserve_all else lease.known
-        operation = step.ops.activate(lease, allocate_to=allocate_to, reserve_to=reserve_to, group=IN_LINE)
+        operation = step.ops.activate(lease, allocate_to=allocate_to, reserve_to=reserve_to)
+        step.ops.group(IN_LINE, operation)
         step.expect("acquire", operation, partial(self._take_pages, running))
 
     def _take_lease(self, running: RunningRequest, operation: Operation[Lease]) -> None:

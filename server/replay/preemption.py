@@ -54,9 +54,8 @@ class Preemption:
         """Ask for up to `room` requests back, before any new one gets a page. Returns how many."""
         wanted = self._offloaded[: max(0, room)]
         for running in wanted:
-            operation = step.ops.restore(
-                running.held, allocate_to=running.launched, reserve_to=running.whole_length, group=IN_LINE
-            )
+            operation = step.ops.restore(running.held, allocate_to=running.launched, reserve_to=running.whole_length)
+            step.ops.group(IN_LINE, operation)
             step.expect("restore", operation, partial(self._take_pages, running))
         return len(wanted)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import gc
 import shutil
 import signal
 import subprocess
@@ -34,7 +35,7 @@ from radixd.client import (
     Unreachable,
 )
 from radixd.client.attach import attach
-from radixd.v1 import admin_pb2
+from radixd.v1 import admin_pb2, cache_pb2
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, DaemonProcess, eventually
 from tests.e2e.dropping_proxy import DroppingProxy
@@ -117,8 +118,9 @@ def test_one_batch_opens_uses_and_groups(session: Session):
     batch = session.batch()
     opened = batch.acquire(tokens(100))
     grown = batch.allocate(opened, 129)
-    too_big = batch.acquire(tokens(90 * P, 1), reserve_to=99 * P, group=1)
-    behind = batch.acquire(tokens(10, 2), group=1)
+    too_big = batch.acquire(tokens(90 * P, 1), reserve_to=99 * P)
+    behind = batch.acquire(tokens(10, 2))
+    batch.group(1, too_big, behind)
     orphan = batch.allocate(too_big, 100 * P)
     reply = batch.send().result()
     assert opened.result().allocated == 192
@@ -437,6 +439,97 @@ async def test_the_asyncio_client_reconnects_and_reopens(start_daemon: StartDaem
         with pytest.raises(StaleEpoch):
             _ = lease.pages
     proxy.close()
+
+
+def test_an_abandoned_batch_gives_back_what_it_opens(daemon: DaemonProcess, proxy: DroppingProxy):
+    with Client(proxy.path) as client, client.open_session(model=MODEL) as session:
+        session.keep_alive()
+        proxy.hold_answers()
+        batch = session.batch()
+        opened = batch.acquire(tokens(64))
+        future = batch.send()
+        eventually(lambda: daemon.ledger()[1] == 1)
+        with pytest.raises(TimeoutError):
+            future.result(timeout=0)
+        batch.abandon()
+        proxy.drop()
+        eventually(lambda: daemon.ledger() == (100, 0, 0))
+        eventually(lambda: opened.done and opened.result().status is LeaseStatus.RELEASED)
+
+
+async def test_a_cancelled_acquire_gives_its_lease_back(daemon: DaemonProcess, proxy: DroppingProxy):
+    async with AsyncClient(proxy.path) as client, await client.open_session(model=MODEL) as session:
+        kept = await session.acquire(tokens(64))
+        proxy.hold_answers()
+        alone = asyncio.create_task(session.acquire(tokens(64, 1)))
+        batch = session.batch()
+        batch.wait(tokens(64, 2))
+        batch.acquire(tokens(64, 3))
+        together = batch.send()
+        await asyncio.to_thread(eventually, lambda: daemon.ledger()[1] == 3)
+        alone.cancel()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(together, 0)
+        proxy.drop()
+        await asyncio.to_thread(eventually, lambda: daemon.ledger()[1] == 1)
+        listed = daemon.listed(session.session_id)
+        assert listed is not None
+        assert (listed.active_leases, listed.waiting_leases) == (1, 0)
+        assert (await kept.match(peek=True)).device_tokens == 0
+
+
+async def test_an_acquire_cancelled_as_its_reply_comes_gives_its_lease_back(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+):
+    async with AsyncClient(daemon.socket) as client, await client.open_session(model=MODEL) as session:
+        await session.keep_alive()
+        receive = session.exchange.receive
+
+        def receive_and_cancel(message: cache_pb2.BatchReply) -> None:
+            receive(message)
+            task.cancel()
+
+        monkeypatch.setattr(session.exchange, "receive", receive_and_cancel)
+        task = asyncio.create_task(session.acquire(tokens(64)))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(eventually, lambda: daemon.ledger() == (100, 0, 0))
+
+
+async def test_asyncio_has_nothing_to_say_while_the_daemon_is_dead(
+    start_daemon: StartDaemon, caplog: pytest.LogCaptureFixture
+):
+    daemon = start_daemon().serving()
+    async with AsyncClient(daemon.socket) as client, await client.open_session(model=MODEL) as session:
+        await session.keep_alive()
+        daemon.process.send_signal(signal.SIGKILL)
+        daemon.process.wait()
+        waiting = [session.batch().send() for _ in range(5)]
+        await asyncio.sleep(1)
+        assert not any(future.done() for future in waiting)
+        start_daemon().serving()
+        for ended in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(ended, StaleEpoch)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_a_reopening_that_failed_is_still_to_attach(start_daemon: StartDaemon):
+    daemon = start_daemon(*WITH_MEMORY).serving()
+    with Client(daemon.socket) as client, client.open_session(model=MODEL) as session:
+        session.attach()
+        daemon.stop()
+        for _ in range(2):
+            with pytest.raises(Unreachable, match="patience="):
+                session.reopen()
+        start_daemon(*WITH_MEMORY)
+        session.reopen(patience=PATIENCE_S)
+        assert session._attachment is not None
+        assert session._attachment.epoch == session.epoch
+        session.close()
+        session.reopen()
+        assert session._attachment is None  # closed on purpose
 
 
 def test_reopening_a_live_session_gives_the_old_ones_pages_back(daemon: DaemonProcess):

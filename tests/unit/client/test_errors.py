@@ -75,7 +75,7 @@ def test_an_rpc_carries_its_status_in_trailing_metadata():
 def test_grpcs_own_oversize_refusal_is_a_limit():
     error = errors.from_rpc(EndedCall(grpc.StatusCode.RESOURCE_EXHAUSTED))
     assert type(error) is errors.LimitExceeded
-    assert error.facts["limit"] == "message_bytes"
+    assert error.field == "message_bytes"
 
 
 @pytest.mark.parametrize("code", errors.TRANSIENT)

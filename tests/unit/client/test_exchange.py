@@ -18,7 +18,7 @@ from radixd.client.errors import (
 from radixd.client.lease import LeaseStatus
 from radixd.v1 import cache_pb2
 from tests.unit.client.refusals import refusal
-from tests.unit.client.wire import Wire, patch
+from tests.unit.client.wire import OPENED, Wire, ids, patch
 
 
 @pytest.fixture
@@ -148,8 +148,9 @@ def test_an_insert_waits_for_the_last_launched_step_unless_told_otherwise(wire):
 
 def test_operations_refer_to_the_lease_that_their_batch_opens(wire):
     batch = wire.batch()
-    opened = batch.acquire(range(4), group=2)
-    grown = batch.allocate(opened, 8, tokens=[7], group=2)
+    opened = batch.acquire(range(4))
+    grown = batch.allocate(opened, 8, tokens=[7])
+    batch.group(2, opened, grown)
     batch.release(opened)
     wire.send(batch)
     operations = cache_pb2.Batch.FromString(wire.sent[-1]).operations
@@ -220,7 +221,8 @@ def test_a_batch_above_a_limit_is_refused_before_it_takes_a_seq(wire, limit, fil
     fill(batch)
     with pytest.raises(LimitExceeded) as refused:
         wire.send(batch)
-    assert refused.value.facts["limit"] == limit
+    assert refused.value.field == limit
+    assert refused.value.facts["limit"] == str(getattr(OPENED.limits, limit))
     wire.send()
     assert wire.call().seq == 1
 
@@ -261,6 +263,81 @@ def test_despair_tells_those_who_wait_and_keeps_the_batch(wire):
     wire.answer(1, {"match": cache_pb2.MatchResult(device_tokens=4)})
     assert hit.result().device_tokens == 4
     wire.send()
+
+
+def opened(lease_id, *pages):
+    """An Acquire's answer."""
+    return {"acquire": cache_pb2.AcquireResult(lease_id=lease_id, pages=ids(*pages))}
+
+
+def releases(data):
+    """The leases that a Batch releases, and nothing else in it."""
+    batch = cache_pb2.Batch.FromString(data)
+    assert all(operation.WhichOneof("verb") == "release" for operation in batch.operations)
+    return [operation.release.lease.id for operation in batch.operations]
+
+
+def test_what_an_abandoned_batch_opens_is_released_when_the_reply_comes(wire):
+    batch = wire.batch()
+    batch.acquire(range(4))
+    batch.wait(range(4))
+    batch.release(batch.acquire(range(4)))
+    batch.acquire(range(4))
+    other = wire.batch()
+    kept = other.acquire(range(4))
+    wire.send(other)
+    wire.send(batch)
+    wire.exchange.abandon(batch)
+    assert wire.exchange.give_back() is None
+    answers = opened(5, 1), opened(6), opened(7, 2), {"release": cache_pb2.ReleaseResult()}
+    wire.answer(1, opened(4, 9))
+    wire.answer(2, *answers, {"status": refusal("NO_PAGES")})
+    data = wire.exchange.give_back()
+    assert releases(data) == [5, 6]
+    assert wire.exchange.unanswered() == [data]
+    wire.answer(3, *[{"release": cache_pb2.ReleaseResult()}] * 2)
+    assert wire.exchange.give_back() is None
+    assert kept.result().status is LeaseStatus.ACTIVE
+
+
+def test_what_an_abandoned_batch_has_opened_already_is_released_at_once(wire):
+    batch = wire.batch()
+    lease = batch.acquire(range(4))
+    wire.send(batch)
+    wire.answer(1, opened(5, 1))
+    for _ in range(2):
+        wire.exchange.abandon(batch)
+    assert releases(wire.exchange.give_back()) == [5]
+    wire.answer(2, {"release": cache_pb2.ReleaseResult()})
+    assert lease.result().status is LeaseStatus.RELEASED
+
+
+def test_a_refused_release_of_abandoned_leases_is_sent_again_but_not_a_kept_one(wire):
+    batch = wire.batch()
+    batch.acquire(range(4))
+    wire.send(batch)
+    wire.exchange.abandon(batch)
+    wire.answer(1, opened(5, 1))
+    wire.exchange.give_back()
+    wire.exchange.despair(Unreachable("gone"))
+    assert wire.exchange.give_back() is None
+    wire.exchange.stream_ended(BadField("no", field="call.seq"))
+    assert releases(wire.exchange.give_back()) == [5]
+
+
+def test_abandoned_leases_wait_for_room_and_end_with_the_session(wire):
+    batch = wire.batch()
+    batch.acquire(range(4))
+    wire.send(batch)
+    wire.answer(1, opened(5, 1))
+    for _ in range(4):
+        wire.send()
+    wire.exchange.abandon(batch)
+    assert wire.exchange.give_back() is None
+    wire.answer(2)
+    assert releases(wire.exchange.give_back()) == [5]
+    wire.exchange.end(StaleEpoch("restarted"))
+    assert wire.exchange.give_back() is None
 
 
 def test_the_end_voids_leases_and_whoever_waits(wire):

@@ -36,7 +36,8 @@ def test_arrivals_reach_the_lease_and_their_patches_wait_for_no_step(wire):
 def test_an_offload_and_its_restore(wire):
     lease = wire.lease()
     batch = wire.batch()
-    saved = batch.offload(lease, group=3)
+    saved = batch.offload(lease)
+    batch.group(3, saved)
     wire.send(batch)
     assert cache_pb2.Batch.FromString(wire.sent[-1]).operations[0].offload.lease.id == 5
     wire.answer(2, {"offload": cache_pb2.OffloadResult(host_pages=2)}, host=types_pb2.HostOccupancy(total=9, leased=2))
