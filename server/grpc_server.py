@@ -62,6 +62,8 @@ def _options(message_bytes: int) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", message_bytes),
         # Two daemons would share a TCP port in silence.
         ("grpc.so_reuseport", 0),
+        # An open stream never expires: a stopped client answers no ping, and gRPC sends one every two hours by itself.
+        ("grpc.keepalive_time_ms", 2**31 - 1),
         # Clients ping every 10 s, also between calls; gRPC's own limit of one in 300 s would hang up on them.
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
