@@ -15,7 +15,9 @@ from radixd.gpu_pool.attach_wire import Role
 try:
     import torch
 except ImportError as error:
-    raise ImportError("attaching to a pool needs torch: pip install 'radixd[attach]'") from error
+    raise ImportError(
+        "attaching to a pool needs torch: install radixd with its extra `attach`, or torch itself"
+    ) from error
 
 from radixd.gpu_pool.handle import Handle
 from radixd.gpu_pool.layout import Layout

@@ -89,7 +89,7 @@ class AsyncSession(SessionState[AsyncLease]):
         return (await self.batch().send()).device
 
     async def attach(self) -> Attachment:
-        """Map the pool into this process, once; `reopen` maps the new one. Needs torch: `radixd[attach]`."""
+        """Map the pool into this process, once; `reopen` maps the new one. Needs torch (extra `attach`)."""
         return await asyncio.to_thread(self._attach, self.opened)
 
     async def reopen(self, patience: float = 0.0) -> None:

@@ -100,7 +100,7 @@ class Session(SessionState[Lease]):
         return self.batch().send().result().device
 
     def attach(self) -> Attachment:
-        """Map the pool into this process, once; `reopen` maps the new one. Needs torch: `radixd[attach]`."""
+        """Map the pool into this process, once; `reopen` maps the new one. Needs torch (extra `attach`)."""
         return self._attach(self.opened)
 
     def reopen(self, patience: float = 0.0) -> None:

@@ -1,35 +1,60 @@
-"""The README's client example runs as printed."""
+"""The client's examples in README.md and docs/first-hour.md run as printed."""
 
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.e2e.daemon_process import PATIENCE_S, DaemonProcess
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-def test_the_ten_line_client_runs_as_printed(folder: Path):
-    section = README.read_text().split("## A client in ten lines\n", 1)[1]
-    example = re.search(r"```python\n(.*?)```", section, re.DOTALL)
-    assert example is not None
-    runtime = folder / "radixd"
-    runtime.mkdir()
-    daemon = DaemonProcess(runtime, "--device", "cpu", name="radixd.sock")
+@pytest.fixture
+def runtime(folder: Path) -> Iterator[Path]:
+    """XDG_RUNTIME_DIR with a daemon where a client looks first."""
+    (folder / "radixd").mkdir()
+    daemon = DaemonProcess(folder / "radixd", "--device", "cpu", name="radixd.sock")
     try:
         daemon.serving()
-        ran = subprocess.run(
-            [sys.executable, "-c", example[1]],
-            env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        yield folder
     finally:
         daemon.stop()
+
+
+def printed(document: str, heading: str) -> list[str]:
+    """The Python blocks behind `heading`."""
+    section = (ROOT / document).read_text().split(heading, 1)[1]
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+def run(example: str, runtime: Path) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", example],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
+        cwd=runtime,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("0 cached; write the others to slots [")
-    assert "MatchResult(device_tokens=960" in ran.stdout
+    return ran.stdout
+
+
+def test_the_ten_line_client_runs_as_printed(runtime: Path):
+    (example,) = printed("README.md", "## A client in ten lines\n")
+    told = run(example, runtime)
+    assert told.startswith("0 cached; compute the others into pages [")
+    assert len(told.splitlines()) < 5
+    assert "MatchResult(device_tokens=960" in told
+
+
+def test_the_worker_runs_as_printed(runtime: Path):
+    worker, scheduler = printed("docs/first-hour.md", "**Write a worker.**")
+    (runtime / "worker.py").write_text(worker)
+    assert run(scheduler, runtime).splitlines()[-1].startswith("index scale (1,) torch.float32")
