@@ -221,6 +221,13 @@ MUTATIONS = (
         f"{REPORTS}/test_c_eviction.py::test_a_hit_in_the_middle_of_a_run_refreshes_it",
     ),
     Mutation(
+        "let go of a prefix without a mark of its use",
+        "server/cache/residence.py",
+        "        self._tree.touch(node)\n        self.unlock(node)\n",
+        "        self.unlock(node)\n",
+        f"{REPORTS}/test_c_eviction.py::test_what_is_published_last_goes_last",
+    ),
+    Mutation(
         "evict by age alone",
         "server/cache/policy.py",
         '    "priority": lambda node: (node.priority, node.last_use),\n',
