@@ -138,9 +138,9 @@ MUTATIONS = (
     ),
     Mutation(
         "count the own prefix as evictable",
-        "server/cache/prefix_cache.py",
-        "        self.admission.check_acquire(new + growth.reserved + parts.arriving + locked)\n",
-        "        self.admission.check_acquire(new + growth.reserved + parts.arriving)\n",
+        "server/cache/acquisition.py",
+        "        self._admission.check_acquire(new + growth.reserved + parts.arriving + locked)\n",
+        "        self._admission.check_acquire(new + growth.reserved + parts.arriving)\n",
         f"{CACHE}/test_reservation.py::test_an_acquire_costs_the_evictable_pages_that_it_locks",
     ),
     Mutation(
@@ -221,6 +221,13 @@ MUTATIONS = (
         f"{REPORTS}/test_c_eviction.py::test_a_hit_in_the_middle_of_a_run_refreshes_it",
     ),
     Mutation(
+        "let go of a prefix without a mark of its use",
+        "server/cache/residence.py",
+        "        self._tree.touch(node)\n        self.unlock(node)\n",
+        "        self.unlock(node)\n",
+        f"{REPORTS}/test_c_eviction.py::test_what_is_published_last_goes_last",
+    ),
+    Mutation(
         "evict by age alone",
         "server/cache/policy.py",
         '    "priority": lambda node: (node.priority, node.last_use),\n',
@@ -271,9 +278,9 @@ MUTATIONS = (
     ),
     Mutation(
         "reserve nothing for a load that is joined",
-        "server/cache/prefix_cache.py",
-        "        self.admission.check_acquire(new + growth.reserved + parts.arriving + locked)\n",
-        "        self.admission.check_acquire(new + growth.reserved + locked)\n",
+        "server/cache/acquisition.py",
+        "        self._admission.check_acquire(new + growth.reserved + parts.arriving + locked)\n",
+        "        self._admission.check_acquire(new + growth.reserved + locked)\n",
         f"{TIERS}::test_a_load_is_joined_only_where_its_failure_could_be_met",
     ),
     Mutation(

@@ -82,7 +82,7 @@ class Endings:
 
     def _unlock(self, lease: Lease) -> None:
         if lease.anchor is not None:
-            self._residence.unlock(lease.anchor)
+            self._residence.leave(lease.anchor)
             lease.anchor = None
 
     def end_session(self, session: Session, proved_gone: bool) -> int:

@@ -117,7 +117,7 @@ class Preemption:
         self._admission.dismiss(lease)
         self._ledger.release(lease.table.truncate(0), Owner.LEASED)
         self._residence.keep(lease.anchor)
-        self._residence.unlock(lease.anchor)
+        self._residence.leave(lease.anchor)
 
     def forget(self, lease: Lease) -> None:
         """An offloaded lease ends."""

@@ -367,8 +367,6 @@ class PrefixCache:
             self._preemption.forget(lease)
         if not lease.active:
             return ReleaseResult(0, 0)
-        if lease.anchor is not None:
-            self.tree.touch(lease.anchor)
         superseded = session.take_superseded(lambda it: it.lease is lease)
         self.endings.retire(session, superseded)
         size, inserted = self.config.page_size, self.counters.inserted_pages

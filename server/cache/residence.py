@@ -108,6 +108,11 @@ class Residence:
                 self._settle(current)
             current = parent
 
+    def leave(self, node: Node) -> None:
+        """A lease lets go of the path, which it has used until now. Copies unlock: they are no use of it."""
+        self._tree.touch(node)
+        self.unlock(node)
+
     def keep(self, node: Node) -> None:
         """Holds the host pages of the path."""
         current: Node | None = node

@@ -2,6 +2,7 @@
 
 import pytest
 
+from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.refusal import Reason, Refusal
@@ -87,6 +88,30 @@ def test_a_retained_priority_falls_after_its_last_hit() -> None:
     cache.tick()
     assert {node.priority for node in cache.tree} == {0, 50}
     cache.evict(1)
+    assert (one.cached(seq("A")), one.cached(seq("B"))) == (0, PAGE)
+
+
+def test_what_is_published_last_goes_last() -> None:
+    """C1: a page that nobody had hit yet stood in the queue as if it had never been used."""
+    one = Scheduler.alone(CacheConfig(4))
+    for letters in ("A", "B", "C"):
+        one.publish(seq(letters))
+    assert one.cache.evict(1) == 1
+    assert (one.cached(seq("A")), one.cached(seq("B")), one.cached(seq("C"))) == (0, PAGE, PAGE)
+    one.publish(seq("D"))
+    one.release(one.acquire(seq("BZ"), allocate_to=0).lease_id)
+    assert one.cache.evict(1) == 1
+    assert (one.cached(seq("B")), one.cached(seq("C")), one.cached(seq("D"))) == (PAGE, 0, PAGE)
+
+
+def test_a_copy_is_no_use_of_what_it_copies() -> None:
+    """C10: recency is what leases have used, not what the daemon has moved about."""
+    one = Scheduler.alone(CacheConfig(4, host_pages=4, write_policy=WritePolicy.WRITE_THROUGH))
+    one.publish(seq("A"))
+    (plan,) = one.cache.take_plans()
+    one.publish(seq("B"))
+    one.cache.finish_copy(plan.copy_id)
+    assert one.cache.evict(1) == 1
     assert (one.cached(seq("A")), one.cached(seq("B"))) == (0, PAGE)
 
 
