@@ -131,14 +131,13 @@ class SessionRegistry(Generic[PoolT]):
         else:
             self._end(session, "its last process is gone", proved_gone=True)
 
-    def _bar_writers(self, session: ServedSession, dead: Holder) -> None:
+    def _bar_writers(self, session: ServedSession, left: Holder) -> None:
         barred = 0
         with guarded(session.pool, "barring a dead writer"):
             barred = session.pool.cache.bar_writers(session.id)
-        log.warning(
-            "session %d: pid %d is gone, others live on; leases that publish nothing more: %d",
-            session.id, dead.pid, barred,
-        )  # fmt: skip
+        if barred:
+            text = "session %d: pid %d has left, other attachments stay; leases that publish nothing more: %d"
+            log.warning(text, session.id, left.pid, barred)
 
     # --- endings
 

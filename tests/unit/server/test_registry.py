@@ -162,7 +162,7 @@ def test_what_a_dead_process_may_have_written_is_never_published(
     daemon.attach(session, scheduler, worker)
     before = daemon.lease(session)
     daemon.registry.holder_gone(session.id, worker)
-    told = f"session {session.id}: pid 2 is gone, others live on; leases that publish nothing more: 1"
+    told = f"session {session.id}: pid 2 has left, other attachments stay; leases that publish nothing more: 1"
     assert told in caplog.messages
     cache = daemon.pool.cache
     assert cache.insert(session.id, before, 128).published == 0
