@@ -25,6 +25,8 @@ from radixd.v1 import session_pb2, session_pb2_grpc
 class AsyncClient:
     """A connection to one daemon, for any number of sessions of one loop.
 
+    A session's calls may wait for as long as its `liveness.grace_seconds` while no daemon answers; see `AsyncSession`.
+
     Args:
         socket: the daemon's gRPC socket, or host:port. None: $XDG_RUNTIME_DIR/radixd/radixd.sock, else
             /run/radixd/radixd.sock, which is the daemon's own default.
