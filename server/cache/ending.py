@@ -66,10 +66,10 @@ class Endings:
         if lease.copies:
             lease.close = lambda: self._close(session, lease, publish)
         else:
-            self.retire(session, lease.table.truncate(first_page))
             session.fence.after(after_step, publish)
             if after_step <= session.fence.completed:  # what could not be published now never will be
-                self.retire(session, lease.table.truncate(lease.pending // self._page_size))
+                first_page = lease.pending // self._page_size
+            self.retire(session, lease.table.truncate(first_page))
             lease.close = lambda: self._close(session, lease)
         session.fence.after(session.fence.launched, lease.step_over)
 

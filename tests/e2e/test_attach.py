@@ -58,7 +58,7 @@ def test_the_memory_is_the_same_for_all(start_daemon: StartDaemon) -> None:
     assert buffers[1][12345] == 77
     listed = daemon.listed(session.session_id)
     assert listed is not None
-    assert list(listed.pids) == [os.getpid(), os.getpid()]
+    assert list(listed.pids) == [os.getpid()]
 
 
 def test_a_pool_without_memory_hands_out_its_layout(start_daemon: StartDaemon) -> None:
