@@ -144,17 +144,17 @@ class Lock:
 
     def __init__(self, depth: int) -> None:
         cache, prompt = cached_chain(depth * PAGE_TOKENS, depth)
-        self._tree = cache.tree
-        walk = self._tree.walk(NAMESPACE, prompt, depth)
+        self._locks = cache.residence
+        walk = cache.tree.walk(NAMESPACE, prompt, depth)
         if walk is None or walk.pages != depth:
             raise AssertionError(f"no {depth} nodes are cached")
         self._node = walk.node
 
     def sample(self) -> int:
         start = perf_counter_ns()
-        self._tree.lock(self._node)
+        self._locks.lock(self._node)
         took = perf_counter_ns() - start
-        self._tree.unlock(self._node)
+        self._locks.unlock(self._node)
         return took
 
 
@@ -162,9 +162,9 @@ class Unlock(Lock):
     """Unlocks what Lock locks."""
 
     def sample(self) -> int:
-        self._tree.lock(self._node)
+        self._locks.lock(self._node)
         start = perf_counter_ns()
-        self._tree.unlock(self._node)
+        self._locks.unlock(self._node)
         return perf_counter_ns() - start
 
 
