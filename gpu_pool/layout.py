@@ -181,10 +181,22 @@ def page_stride(geometry: Geometry, stride_multiple: int = 1) -> int:
 
 def pages_for_bytes(geometry: Geometry, nbytes: int, stride_multiple: int = 1) -> int:
     """Usable pages of a pool of at most `nbytes`: one more is paid for page 0. LayoutError if none fits."""
-    stride = page_stride(geometry, stride_multiple)
+    return usable_pages(nbytes, page_stride(geometry, stride_multiple))
+
+
+def usable_pages(nbytes: int, stride: int) -> int:
+    """Pages of `stride` bytes in `nbytes`, less page 0. LayoutError if none is left."""
     pages = nbytes // stride - 1
     if pages < 1:
         raise LayoutError(f"{nbytes} bytes hold no usable page: {2 * stride} are needed, page 0 and one more")
+    return pages
+
+
+def pages_for_tokens(geometry: Geometry, tokens: int) -> int:
+    """Usable pages of a pool of at most `tokens` usable tokens. LayoutError if they are less than a page."""
+    pages = tokens // geometry.page_size
+    if pages < 1:
+        raise LayoutError(f"{tokens} tokens are less than one page of {geometry.page_size}")
     return pages
 
 

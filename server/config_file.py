@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar, get_args
 
 from radixd.gpu_pool import fields
-from radixd.gpu_pool.fields import FieldError
+from radixd.gpu_pool.budget.capacity import pages_to_hold, shortfall
 from radixd.gpu_pool.handle import DeviceKind
-from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes
+from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes, pages_for_tokens
 from radixd.gpu_pool.paths import MAX_SOCKET_PATH, attach_socket, default_socket
 from radixd.gpu_pool.presets import PRESETS, load_geometry
 from radixd.server import config_values
@@ -127,13 +127,11 @@ def _pool(table: Table, directory: Path, state_dir: Path | None) -> PoolConfig |
     if layout is None:
         return None
     pool = PoolConfig(name, layout, device_kind, devices, policy, Speculative(speculative), max_context, deadline, host)
-    if pool.usable_tokens < max_context:
-        page_size = layout.geometry.page_size
-        needed = -(-max_context // page_size)
-        short = needed - layout.num_pages
+    page_size = layout.geometry.page_size
+    if missing := shortfall(max_context, layout.num_pages, page_size, layout.page_stride):
         table.error(
-            f"{table.where}max_context: {max_context} tokens do not fit the pool's {pool.usable_tokens}: {short} pages "
-            f"({short * layout.page_stride} bytes a device) are missing; set tokens = {needed * page_size} or more"
+            f"{table.where}max_context: {max_context} tokens do not fit the pool's {pool.usable_tokens}: {missing}; "
+            f"set tokens = {pages_to_hold(max_context, page_size) * page_size} or more"
         )
     return pool
 
@@ -155,9 +153,7 @@ def _layout(table: Table, directory: Path) -> Layout | None:
     if geometry is None or (not tokens and not nbytes):
         return None
     try:
-        pages = tokens // geometry.page_size if tokens else pages_for_bytes(geometry, nbytes, multiple)
-        if not pages:
-            raise FieldError(f"{tokens} tokens are less than one page of {geometry.page_size}")
+        pages = pages_for_tokens(geometry, tokens) if tokens else pages_for_bytes(geometry, nbytes, multiple)
         return Layout(geometry, kind, pages, multiple)
     except ValueError as error:
         table.error(f"{table.where}{'tokens' if tokens else 'bytes'}: {error}")

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from radixd.gpu_pool.fields import FieldError
-from radixd.gpu_pool.layout import Layout, pages_for_bytes
+from radixd.gpu_pool.layout import Layout, pages_for_bytes, pages_for_tokens
 from radixd.server import config_values
 from radixd.server.cache.config import WritePolicy
 from radixd.server.config import HostTierConfig
@@ -42,9 +41,7 @@ def _pages(table: Table, layout: Layout, tokens: int, nbytes: int) -> int:
     if not tokens and not nbytes:
         return 0
     try:
-        pages = tokens // geometry.page_size if tokens else pages_for_bytes(geometry, nbytes)
-        if not pages:
-            raise FieldError(f"{tokens} tokens are less than one page of {geometry.page_size}")
+        pages = pages_for_tokens(geometry, tokens) if tokens else pages_for_bytes(geometry, nbytes)
         return Layout(geometry, "page_first", pages).num_pages
     except ValueError as error:
         table.error(f"{field}: {error}")
