@@ -194,6 +194,12 @@ class Bug(Refused):
     REASON = errors_pb2.BUG
 
 
+class DeviceLost(SessionOver):
+    """The pool's memory was never had, or its GPU failed: the pool is stopped until the daemon's next start."""
+
+    REASON = errors_pb2.DEVICE_LOST
+
+
 class BrokenInvariant(SessionOver):
     """The daemon's ledger no longer adds up: it has stopped serving the pool."""
 

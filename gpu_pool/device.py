@@ -16,6 +16,10 @@ class DeviceMemoryError(Exception):
     """A device cannot give the memory that a pool needs; the message says how much, what limits it and the way out."""
 
 
+class DeviceFull(DeviceMemoryError):
+    """Others hold the memory that a pool needs, and may give it back."""
+
+
 class Copy(Protocol):
     """One piece of work on a device's memory. It owns its index lists, so it may run long after it was made."""
 

@@ -80,6 +80,8 @@ class Config:
     """Where Prometheus scrapes; None: nowhere."""
     drain_seconds: float = 10.0
     """How long SIGTERM waits for calls in flight."""
+    memory_wait_seconds: float = 60.0
+    """How long start-up waits for GPU memory that others hold, such as clients of a daemon that was killed."""
     state_dir: Path | None = None
     """Each pool with a host tier has a directory in it; None: host tiers end with the daemon."""
     limits: Limits = field(default_factory=Limits)

@@ -4,17 +4,11 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 from radixd.gpu_pool import fields
-from radixd.gpu_pool.budget.capacity import pages_to_hold, shortfall
-from radixd.gpu_pool.handle import DeviceKind
-from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes, pages_for_tokens
 from radixd.gpu_pool.paths import MAX_SOCKET_PATH, attach_socket, default_socket
-from radixd.gpu_pool.presets import PRESETS, load_geometry
 from radixd.server import config_values
-from radixd.server.cache.policy import POLICIES
-from radixd.server.cache.speculative import Speculative
 from radixd.server.config import (
     DEFAULT_METRICS,
     MESSAGE_BYTES_CAP,
@@ -22,14 +16,12 @@ from radixd.server.config import (
     Config,
     PoolConfig,
 )
-from radixd.server.config_host import host_tier
+from radixd.server.config_pool import DEFAULT_NAME, SIZES, pool_config
 from radixd.server.config_table import ConfigError, Table
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 
 DEFAULT_POOL: Mapping[str, object] = {"geometry": "glm-5.3", "bytes": "1GiB"}
-DEFAULT_NAME = "default"
-MAX_DEVICES = 64
 MAX_POOLS = 64
 MESSAGE_OVERHEAD = 64 * 2**10
 """Bytes that a Batch may need beside one lease's tokens."""
@@ -63,6 +55,7 @@ def read_config(
         tcp=root.get("tcp", config_values.address, None),
         metrics=root.get("metrics", config_values.address, metrics),
         drain_seconds=root.get("drain_seconds", _any_seconds, Config.drain_seconds),
+        memory_wait_seconds=root.get("memory_wait_seconds", _any_seconds, Config.memory_wait_seconds),
         state_dir=state_dir,
         limits=_section(root, "limits", Limits()),
         liveness=_section(root, "liveness", Liveness()),
@@ -85,7 +78,7 @@ def _overridden(pools: object, flags: Mapping[str, object]) -> Mapping[str, obje
     if not isinstance(pools, list) or len(pools) != 1:
         raise ConfigError("flags describe one pool, and the file has several: change the file")
     pool = dict(fields.mapping(pools[0], "pools[0]"))
-    for sizes in (("tokens", "bytes"), ("host_tokens", "host_bytes")):
+    for sizes in (SIZES, ("host_tokens", "host_bytes")):
         if flags.keys() & sizes:  # one size replaces the other
             for size in sizes:
                 pool.pop(size, None)
@@ -101,7 +94,7 @@ def _pools(root: Table, directory: Path, state_dir: Path | None) -> tuple[PoolCo
     for i, item in enumerate(items):
         if isinstance(item, Mapping):
             table = root.child(item, f"pools[{i}].")
-            pool = _pool(table, directory, state_dir)
+            pool = pool_config(table, directory, state_dir)
             if pool is not None:
                 pools.append(pool)
         else:
@@ -111,53 +104,6 @@ def _pools(root: Table, directory: Path, state_dir: Path | None) -> tuple[PoolCo
     for name in sorted({name for name in names if names.count(name) > 1}):
         root.error(f"pools: {names.count(name)} pools are called {name!r}; give each its own name")
     return tuple(pools)
-
-
-def _pool(table: Table, directory: Path, state_dir: Path | None) -> PoolConfig | None:
-    """One pool, or None where its memory cannot be laid out; the table holds the errors."""
-    name = table.get("name", config_values.pool_name, DEFAULT_NAME)
-    layout = _layout(table, directory)
-    device_kind: DeviceKind = table.choice("device", get_args(DeviceKind), "cpu")
-    devices = table.integer("devices", 1, low=1, high=MAX_DEVICES)
-    policy = table.choice("policy", tuple(POLICIES), "priority")
-    speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
-    max_context = table.integer("max_context", 0, low=0, high=2**31)
-    deadline = table.get("copy_deadline_seconds", config_values.seconds, 30.0)
-    host = host_tier(table, layout, state_dir / name if state_dir else None)
-    if layout is None:
-        return None
-    pool = PoolConfig(name, layout, device_kind, devices, policy, Speculative(speculative), max_context, deadline, host)
-    page_size = layout.geometry.page_size
-    if missing := shortfall(max_context, layout.num_pages, page_size, layout.page_stride):
-        table.error(
-            f"{table.where}max_context: {max_context} tokens do not fit the pool's {pool.usable_tokens}: {missing}; "
-            f"set tokens = {pages_to_hold(max_context, page_size) * page_size} or more"
-        )
-    return pool
-
-
-def _layout(table: Table, directory: Path) -> Layout | None:
-    named = table.get("geometry", fields.text, "glm-5.3")
-    kind: LayoutKind = table.choice("layout", get_args(LayoutKind), "page_first")
-    multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
-    tokens = table.integer("tokens", 0, low=1, high=2**31)
-    nbytes = table.get("bytes", config_values.size, 0)
-    try:
-        geometry = load_geometry(named if named in PRESETS else str(directory / named))
-    except ValueError as error:
-        table.error(f"{table.where}geometry: {error}")
-        geometry = None
-    if ("tokens" in table) == ("bytes" in table):
-        table.error(f"{table.where}tokens: give either tokens (usable) or bytes (of one device, page 0 included)")
-        return None
-    if geometry is None or (not tokens and not nbytes):
-        return None
-    try:
-        pages = pages_for_tokens(geometry, tokens) if tokens else pages_for_bytes(geometry, nbytes, multiple)
-        return Layout(geometry, kind, pages, multiple)
-    except ValueError as error:
-        table.error(f"{table.where}{'tokens' if tokens else 'bytes'}: {error}")
-        return None
 
 
 def _section(root: Table, name: str, default: Section) -> Section:

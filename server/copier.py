@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
@@ -29,12 +30,12 @@ class Urgency(IntEnum):
 class Copier:
     """Runs work on a thread of its own; the outcome comes back to the loop on which the copier was made."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "radixd-copier") -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: PriorityQueue[tuple[Urgency, int, Work, Done]] = PriorityQueue()
         self._serials = count()
         self._open: set[Future[None]] = set()  # begun, and not ended by their device yet
-        self._thread = threading.Thread(target=self._run, name="radixd-copier", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, work: Work, done: Done, urgency: Urgency = Urgency.AWAITED) -> None:
@@ -50,11 +51,16 @@ class Copier:
                 return
             done(reason)
 
-    def close(self) -> None:
-        """Finish what was submitted; blocks until then."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Finish what was submitted; blocks until then, at most for so long.
+
+        False where something has not ended: it may still write, so its memory has to stay.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
         self.submit(lambda: None, lambda _: None, Urgency.CLOSING)
-        self._thread.join()
-        wait_for(set(self._open))
+        self._thread.join(seconds)
+        left = None if until is None else max(0.0, until - time.monotonic())
+        return not self._thread.is_alive() and not wait_for(set(self._open), left).not_done
 
     def _run(self) -> None:
         while True:

@@ -7,8 +7,11 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 
+from radixd.server.allocation import PoolMemoryError, allocate_pools
 from radixd.server.attach import AttachServer
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.config import Config
@@ -17,13 +20,17 @@ from radixd.server.gate import Gate, State
 from radixd.server.grpc_server import BindError, GrpcServer
 from radixd.server.lockfile import AlreadyRunning, LockFile
 from radixd.server.metrics import MetricsServer
-from radixd.server.pool import Pool, PoolMemoryError
+from radixd.server.pool import Pool
 from radixd.server.rpc import add_services
+from radixd.server.sessions.fault import lose_pool
 from radixd.server.sessions.liveness import TICK_SECONDS
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.signals import StopSignals
 
 log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 10.0
+"""How long the end waits for copies that have begun. A GPU that hangs ends none."""
 
 
 class StartupError(RuntimeError):
@@ -36,8 +43,11 @@ class Daemon:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._epoch = time.time_ns()
-        self._copier = Copier()
-        self._pools = {pool.name: Pool(pool, config.limits, self._copier, self._epoch) for pool in config.pools}
+        # A copier for each pool: one whose GPU hangs keeps no other waiting.
+        self._copiers = {pool.name: Copier(f"copy-{pool.name}") for pool in config.pools}
+        self._pools = {
+            pool.name: Pool(pool, config.limits, self._copiers[pool.name], self._epoch) for pool in config.pools
+        }
         self._registry = SessionRegistry(
             self._pools, self._epoch, config.limits, config.liveness, str(config.attach_socket)
         )
@@ -63,8 +73,7 @@ class Daemon:
         self._take_sockets(stop)
         self._take_state_dir(stop)
         for pool in self._pools.values():
-            stop.callback(pool.close)
-        stop.callback(self._copier.close)  # before the memory that it moves
+            stop.callback(self._close, pool)
         await self._grpc.start()
         stop.push_async_callback(self._grpc.stop, 0)
         if not await self._allocate(signals):
@@ -80,7 +89,7 @@ class Daemon:
         gc.collect()
         gc.freeze()
         self._gate.state = State.SERVING
-        await self._grpc.set_serving(True)
+        await self._say_health()
         log.info("serving %s on %s, epoch %d", ", ".join(self._pools), self._config.socket, self._epoch)
         return True
 
@@ -91,7 +100,7 @@ class Daemon:
         hurry = asyncio.create_task(signals.hurry.wait())
         until = time.monotonic() + grace
         self._gate.state = State.DRAINING
-        await self._grpc.announce_end()
+        await self._grpc.health.announce_end()
         await self._attach.stop_accepting()
         # An open stream would hold the graceful stop for its whole grace.
         self._registry.stop_streams(Refusal(Reason.DRAINING, "the daemon is shutting down; reconnect to its successor"))
@@ -102,10 +111,17 @@ class Daemon:
         if not saved.done():
             log.warning("the grace is over: what the host tiers do not hold yet is lost")
             saved.cancel()
-        self._copier.abandon("the daemon has shut down")
         for pool in self._pools.values():
+            self._copiers[pool.name].abandon("the daemon has shut down")
             pool.close_journal()
         hurry.cancel()
+
+    def _close(self, pool: Pool) -> None:
+        """Let its copies end, then give up its memory."""
+        if self._copiers[pool.name].close(CLOSE_SECONDS):
+            pool.close()
+        else:
+            log.error("pool %s: copies have not ended, so its memory goes with the process", pool.name)
 
     async def _save_everything(self) -> None:
         for pool in self._pools.values():
@@ -150,18 +166,18 @@ class Daemon:
     async def _allocate(self, signals: StopSignals) -> bool:
         """Allocate all pools on a thread; False where a signal came first. Raises PoolMemoryError."""
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Exception | None] = loop.create_future()
+        outcome: asyncio.Future[Mapping[str, PoolMemoryError]] = loop.create_future()
 
         def work() -> None:
-            error: Exception | None = None
             try:
                 self._check_memory()
-                for pool in self._pools.values():
-                    pool.allocate()
+                failed = allocate_pools(self._pools.values(), self._config.memory_wait_seconds)
             except Exception as problem:
-                error = problem
+                end = partial(outcome.set_exception, problem)
+            else:
+                end = partial(outcome.set_result, failed)
             with suppress(RuntimeError):  # the loop is closed: a signal came first
-                loop.call_soon_threadsafe(outcome.set_result, error)
+                loop.call_soon_threadsafe(end)
 
         # Not an executor's thread: nobody waits for this one where the daemon is told to stop.
         threading.Thread(target=work, name="radixd-allocate", daemon=True).start()
@@ -170,8 +186,8 @@ class Daemon:
         await asyncio.wait({stopped})
         if not outcome.done():
             return False
-        if (error := outcome.result()) is not None:
-            raise error
+        for name, error in outcome.result().items():
+            lose_pool(self._pools[name], str(error))
         return True
 
     def _check_memory(self) -> None:
@@ -218,6 +234,11 @@ class Daemon:
                 log.exception("a tick failed")
             for pool in self._pools.values():
                 pool.tick()
+            await self._say_health()
+
+    async def _say_health(self) -> None:
+        serving = self._gate.state is State.SERVING
+        await self._grpc.health.say(serving=serving, troubles={name: it.trouble for name, it in self._pools.items()})
 
 
 def _raise_descriptor_limit() -> None:

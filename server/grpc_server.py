@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE_NAME
 from grpc_reflection.v1alpha import reflection
 
 from radixd.server.config import Address, Config
+from radixd.server.health import Health
 from radixd.v1 import admin_pb2, cache_pb2, session_pb2
 
 SERVICES = tuple(
@@ -15,7 +16,7 @@ SERVICES = tuple(
     for module in (cache_pb2, session_pb2, admin_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
 )
-"""What health speaks of, beside "" for the whole daemon."""
+"""All that a client may call."""
 
 
 class BindError(RuntimeError):
@@ -23,32 +24,21 @@ class BindError(RuntimeError):
 
 
 class GrpcServer:
-    """A grpc.aio server with health, NOT_SERVING at first, and reflection; others add their services before `start`."""
+    """A grpc.aio server with health and reflection; others add their services before `start`."""
 
     def __init__(self, config: Config) -> None:
         self.server = grpc.aio.server(options=_options(config.limits.message_bytes))
         self._config = config
-        self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
-        reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), self.server)
+        self.health = Health(self.server, SERVICES)
+        reflection.enable_server_reflection((*SERVICES, HEALTH_SERVICE_NAME, reflection.SERVICE_NAME), self.server)
 
     async def start(self) -> None:
         """Bind and listen. The caller holds the lock on the socket. Raises BindError."""
-        await self.set_serving(False)
+        await self.health.say(serving=False, troubles={pool.name: "" for pool in self._config.pools})
         _bind_unix(self.server, self._config.socket)
         if self._config.tcp is not None:
             _bind_tcp(self.server, self._config.tcp)
         await self.server.start()
-
-    async def set_serving(self, serving: bool) -> None:
-        """What health answers for every service."""
-        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", *SERVICES):
-            await self._health.set(name, status)
-
-    async def announce_end(self) -> None:
-        """NOT_SERVING, for good."""
-        await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace: float) -> None:
         """Take no new calls, give those under way `grace` seconds, then cancel them; remove the socket."""

@@ -4,12 +4,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.geometry import Geometry
 from radixd.gpu_pool.layout import Layout
+from radixd.server.allocation import PoolMemoryError
 from radixd.server.byte_text import byte_text
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
+from radixd.server.cache.refusal import Reason
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
@@ -25,10 +28,6 @@ if TYPE_CHECKING:
     from radixd.gpu_pool.memory import PoolMemory
 
 log = logging.getLogger(__name__)
-
-
-class PoolMemoryError(RuntimeError):
-    """A pool's memory cannot be had; the message names the pool, the shortfall and the way out."""
 
 
 class Pool:
@@ -48,6 +47,8 @@ class Pool:
         """None until `allocate`, and for ever on the device kind meta."""
         self.broken: str | None = None
         """Why the pool is no longer served; None while it is."""
+        self.broken_reason = Reason.BROKEN_INVARIANT
+        self.spared = False
         self.traffic = Traffic(config.name, config.copy_deadline_seconds)
         self._kind = config.device_kind
         self._state_dir = config.host.state_dir
@@ -72,12 +73,12 @@ class Pool:
         return parts
 
     def allocate(self) -> None:
-        """Get the memory: seconds for a large pool, so not on the loop. Raises PoolMemoryError."""
+        """Get the memory: seconds for a large pool, so not on the loop. Raises PoolMemoryError, and holds none then."""
         if self._kind == "meta":
             log.info("pool %s: %d pages without memory (meta)", self.name, self.layout.num_pages)
             return
         # Torch takes seconds to import: a daemon without memory does without it, one with memory is reachable first.
-        from radixd.gpu_pool.device import DeviceMemoryError
+        from radixd.gpu_pool.device import DeviceFull, DeviceMemoryError
         from radixd.gpu_pool.memory import PoolMemory
 
         size = f"{byte_text(self.layout.nbytes)} on {self.devices} x {self._kind}"
@@ -87,12 +88,23 @@ class Pool:
         log.info("pool %s: allocating %s", self.name, size)
         start = time.monotonic()
         try:
-            self.memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
-            if self.tier is not None:
-                self.tier.allocate(self.memory, self._epoch)
+            memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
+            with ExitStack() as undo:
+                undo.callback(memory.close)
+                if self.tier is not None:
+                    self.tier.allocate(memory, self._epoch)
+                undo.pop_all()
         except DeviceMemoryError as error:
-            raise PoolMemoryError(f"pool {self.name}: {error}") from error
+            raise PoolMemoryError(f"pool {self.name}: {error}", may_pass=isinstance(error, DeviceFull)) from error
+        self.memory = memory
         log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start)
+
+    # --- what may be the matter
+
+    @property
+    def trouble(self) -> str:
+        """What is the matter with the pool; "" where nothing is."""
+        return self.broken or ""
 
     def adopt(self) -> None:
         """Take over the host pages that `allocate` has found. On the loop, before any session."""
@@ -133,8 +145,8 @@ class Pool:
         if self.broken is None:
             with guarded(self, "starting copies"):
                 self.tier.turn()
-        elif self.tier.journal is not None:
-            self.tier.journal.poison(f"the pool's ledger did not add up: {self.broken}")
+        elif self.tier.journal is not None and self.broken_reason is Reason.BROKEN_INVARIANT:
+            self.tier.journal.poison(f"the pool was stopped: {self.broken}")
 
     def tick(self) -> None:
         """Time has passed."""

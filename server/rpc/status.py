@@ -42,6 +42,7 @@ CODES: Mapping[Reason, grpc.StatusCode] = {
     Reason.SKIPPED: grpc.StatusCode.ABORTED,
     Reason.STARTING: grpc.StatusCode.UNAVAILABLE,
     Reason.DRAINING: grpc.StatusCode.UNAVAILABLE,
+    Reason.DEVICE_LOST: grpc.StatusCode.UNAVAILABLE,
     Reason.BUG: grpc.StatusCode.INTERNAL,
     Reason.BROKEN_INVARIANT: grpc.StatusCode.INTERNAL,
 }

@@ -13,18 +13,31 @@ log = logging.getLogger(__name__)
 
 
 def check_served(pool: ServedPool) -> None:
-    """Refuses with BROKEN_INVARIANT where the pool has been stopped."""
+    """Refuses with BROKEN_INVARIANT or DEVICE_LOST where the pool has been stopped."""
     if pool.broken is not None:
-        message = f"pool {pool.name} is stopped, its ledger does not add up: {pool.broken[:500]}; restart the daemon"
-        raise Refusal(Reason.BROKEN_INVARIANT, message)
+        raise _stopped(pool)
 
 
 def stop_pool(pool: ServedPool, violations: str) -> None:
-    """Serves the pool no longer. The first cause stays."""
+    """Serves the pool no longer, for its ledger does not add up. The first cause stays."""
+    _stop(pool, Reason.BROKEN_INVARIANT, f"its ledger does not add up: {violations}")
+
+
+def lose_pool(pool: ServedPool, why: str) -> None:
+    """Serves the pool no longer, for its memory is not there. The first cause stays."""
+    _stop(pool, Reason.DEVICE_LOST, f"its memory is lost: {why}")
+
+
+def _stop(pool: ServedPool, reason: Reason, why: str) -> None:
     if pool.broken is None:
-        pool.broken = violations
-        log.critical("pool %s is stopped, its ledger does not add up: %s", pool.name, violations)
+        pool.broken, pool.broken_reason = why, reason
+        log.critical("pool %s is stopped, %s", pool.name, why)
         pool.turn()
+
+
+def _stopped(pool: ServedPool, facts: dict[str, int | str] | None = None) -> Refusal:
+    message = f"pool {pool.name} is stopped, {str(pool.broken)[:500]}; restart the daemon"
+    return Refusal(pool.broken_reason, message, facts=facts)
 
 
 def fault(pool: ServedPool, error: Exception, doing: str) -> Refusal:
@@ -40,8 +53,7 @@ def fault(pool: ServedPool, error: Exception, doing: str) -> Refusal:
     facts: dict[str, int | str] = {"incident": incident}
     if violations:
         stop_pool(pool, violations)
-        message = f"pool {pool.name} is stopped, its ledger does not add up: {violations[:500]}; restart the daemon"
-        return Refusal(Reason.BROKEN_INVARIANT, message, facts=facts)
+        return _stopped(pool, facts)
     message = f"{doing} failed with {type(error).__name__}, the ledger adds up; report incident {incident} of the log"
     return Refusal(Reason.BUG, message, facts=facts)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from radixd.gpu_pool.geometry import Geometry
 from radixd.server.cache.prefix_cache import PrefixCache
+from radixd.server.cache.refusal import Reason
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
 
@@ -30,6 +31,8 @@ class ServedPool(Protocol):
     speculative: Speculative
     broken: str | None
     """Why the pool is no longer served; None while it is."""
+    broken_reason: Reason
+    """What calls are then refused with."""
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
         """Starts a copy elsewhere. `done` follows on the loop's thread, with what went wrong or an empty text."""

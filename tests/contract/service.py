@@ -11,6 +11,7 @@ import grpc
 
 from radixd.gpu_pool.presets import load_geometry
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
+from radixd.server.cache.refusal import Reason
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
 from radixd.server.gate import Gate, State
@@ -43,6 +44,7 @@ class LedgerPool:
         self.policy = "priority"
         self.speculative = speculative
         self.broken: str | None = None
+        self.broken_reason = Reason.BROKEN_INVARIANT
         self.journal = ""
         self.moves: list[tuple[MovePlan, Callable[[str], None]]] = []
         self.cache = PrefixCache(

@@ -60,7 +60,7 @@ async def test_a_broken_invariant_is_believed_without_a_recount(
     monkeypatch.setattr(service.pool.cache, "acquire", find_out)
     reply = await caller.exchange(caller.batch(pb.Acquire(tokens=seq("A"))))
     assert "page 7 has two owners" in result_refused(reply.results[0].status, Reason.BROKEN_INVARIANT).message
-    assert service.pool.broken == "page 7 has two owners"
+    assert service.pool.broken == "its ledger does not add up: page 7 has two owners"
 
 
 async def test_a_batch_whose_reply_cannot_be_made_acted_once_all_the_same(

@@ -7,6 +7,7 @@ import pytest
 from radixd.server.cache.refusal import Reason
 from radixd.server.gate import State
 from radixd.server.rpc.status import CODES
+from radixd.server.sessions.fault import lose_pool, stop_pool
 from radixd.v1 import admin_pb2, errors_pb2, session_pb2
 from radixd.v1 import cache_pb2 as pb
 from tests.contract.caller import Caller, end_of, opened_by, opening, operation, ref
@@ -286,6 +287,18 @@ async def broken_invariant(service: Service, caller: Caller) -> Told:
         await service.admin.Flush(admin_pb2.FlushRequest())
     with refused(Reason.BROKEN_INVARIANT) as told:
         await caller.exchange(caller.batch(pb.Acquire(tokens=seq("A"))))
+    return told
+
+
+@provokes(Reason.DEVICE_LOST)
+async def device_lost(service: Service, caller: Caller) -> Told:
+    lose_pool(service.pool, "GPU-1 has fallen off the bus")
+    stop_pool(service.pool, "the first cause stays")
+    with refused(Reason.DEVICE_LOST):
+        await service.sessions.OpenSession(opening())
+    with refused(Reason.DEVICE_LOST) as told:
+        await caller.exchange(caller.batch(pb.Acquire(tokens=seq("A"))))
+    assert "GPU-1 has fallen off the bus" in told.message
     return told
 
 

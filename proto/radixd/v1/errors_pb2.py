@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16radixd/v1/errors.proto\x12\tradixd.v1*\xa9\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\r\n\tBAD_FIELD\x10\x01\x12\x0e\n\nNO_SESSION\x10\n\x12\x0c\n\x08NO_LEASE\x10\x0b\x12\x0b\n\x07NO_POOL\x10\x0c\x12\r\n\tNOT_YOURS\x10\x14\x12\x0e\n\nBAD_SECRET\x10\x15\x12\n\n\x06\x46\x45NCED\x10\x16\x12\x0f\n\x0bSTALE_EPOCH\x10\x1e\x12\x15\n\x11GEOMETRY_MISMATCH\x10\x1f\x12\x0f\n\x0b\x44OUBLE_FREE\x10 \x12\r\n\tPUBLISHED\x10!\x12\x0e\n\nNOT_ACTIVE\x10\"\x12\r\n\tIN_FLIGHT\x10#\x12\x15\n\x11\x44\x45PENDENCY_FAILED\x10$\x12\x0e\n\nSEQ_REUSED\x10(\x12\x0f\n\x0bSEQ_EXPIRED\x10)\x12\x0e\n\nNEVER_FITS\x10\x32\x12\x12\n\x0eLIMIT_EXCEEDED\x10\x33\x12\x0c\n\x08NO_PAGES\x10\x34\x12\x0b\n\x07SKIPPED\x10\x35\x12\x0c\n\x08STARTING\x10<\x12\x0c\n\x08\x44RAINING\x10=\x12\x07\n\x03\x42UG\x10\x46\x12\x14\n\x10\x42ROKEN_INVARIANT\x10Gb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16radixd/v1/errors.proto\x12\tradixd.v1*\xba\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\r\n\tBAD_FIELD\x10\x01\x12\x0e\n\nNO_SESSION\x10\n\x12\x0c\n\x08NO_LEASE\x10\x0b\x12\x0b\n\x07NO_POOL\x10\x0c\x12\r\n\tNOT_YOURS\x10\x14\x12\x0e\n\nBAD_SECRET\x10\x15\x12\n\n\x06\x46\x45NCED\x10\x16\x12\x0f\n\x0bSTALE_EPOCH\x10\x1e\x12\x15\n\x11GEOMETRY_MISMATCH\x10\x1f\x12\x0f\n\x0b\x44OUBLE_FREE\x10 \x12\r\n\tPUBLISHED\x10!\x12\x0e\n\nNOT_ACTIVE\x10\"\x12\r\n\tIN_FLIGHT\x10#\x12\x15\n\x11\x44\x45PENDENCY_FAILED\x10$\x12\x0e\n\nSEQ_REUSED\x10(\x12\x0f\n\x0bSEQ_EXPIRED\x10)\x12\x0e\n\nNEVER_FITS\x10\x32\x12\x12\n\x0eLIMIT_EXCEEDED\x10\x33\x12\x0c\n\x08NO_PAGES\x10\x34\x12\x0b\n\x07SKIPPED\x10\x35\x12\x0c\n\x08STARTING\x10<\x12\x0c\n\x08\x44RAINING\x10=\x12\x0f\n\x0b\x44\x45VICE_LOST\x10>\x12\x07\n\x03\x42UG\x10\x46\x12\x14\n\x10\x42ROKEN_INVARIANT\x10Gb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'radixd.v1.errors_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=38
-  _globals['_ERRORREASON']._serialized_end=463
+  _globals['_ERRORREASON']._serialized_end=480
 # @@protoc_insertion_point(module_scope)

@@ -84,6 +84,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNAVAILABLE, with RetryInfo. The daemon is starting: its memory is not ready yet."""
     DRAINING: _ErrorReason.ValueType  # 61
     """UNAVAILABLE, with RetryInfo. The daemon is shutting down and takes no new work."""
+    DEVICE_LOST: _ErrorReason.ValueType  # 62
+    """UNAVAILABLE, without RetryInfo. The pool's memory could not be had at start-up, or its GPU failed since: the pool is
+    stopped, its sessions are over, other pools of the daemon go on. It comes back with the daemon's next start.
+    """
     BUG: _ErrorReason.ValueType  # 70
     """INTERNAL. An exception before any change. The daemon serves on; report it with the `incident` in the metadata."""
     BROKEN_INVARIANT: _ErrorReason.ValueType  # 71
@@ -146,6 +150,10 @@ STARTING: ErrorReason.ValueType  # 60
 """UNAVAILABLE, with RetryInfo. The daemon is starting: its memory is not ready yet."""
 DRAINING: ErrorReason.ValueType  # 61
 """UNAVAILABLE, with RetryInfo. The daemon is shutting down and takes no new work."""
+DEVICE_LOST: ErrorReason.ValueType  # 62
+"""UNAVAILABLE, without RetryInfo. The pool's memory could not be had at start-up, or its GPU failed since: the pool is
+stopped, its sessions are over, other pools of the daemon go on. It comes back with the daemon's next start.
+"""
 BUG: ErrorReason.ValueType  # 70
 """INTERNAL. An exception before any change. The daemon serves on; report it with the `incident` in the metadata."""
 BROKEN_INVARIANT: ErrorReason.ValueType  # 71

@@ -98,3 +98,16 @@ async def test_what_has_not_begun_can_be_abandoned() -> None:
     copier.close()
     await asyncio.sleep(0)
     assert ended == ["the daemon has shut down", ""]
+
+
+async def test_an_end_waits_only_so_long_for_what_does_not_end() -> None:
+    hung, stuck = Copier(), Copier()
+    never: Future[None] = Future()
+    hung.submit(lambda: never, lambda error: None)
+    assert not hung.close(0.05)
+    hold = threading.Event()
+    stuck.submit(lambda: hold.wait() and None, lambda error: None)
+    assert not stuck.close(0.05)
+    hold.set()
+    never.set_result(None)
+    assert Copier().close(60)

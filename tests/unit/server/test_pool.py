@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from radixd.gpu_pool.handle import DeviceKind
+from radixd.server.allocation import PoolMemoryError
 from radixd.server.cache.results import MovePlan
 from radixd.server.config_file import read_config
 from radixd.server.copier import Copier
-from radixd.server.pool import Pool, PoolMemoryError
+from radixd.server.pool import Pool
 from radixd.server.sessions.limits import Limits
 
 

@@ -42,6 +42,7 @@ class LedgerPool:
     def __init__(self) -> None:
         self.cache = PrefixCache(CacheConfig(PAGES))
         self.broken: str | None = None
+        self.broken_reason = Reason.BROKEN_INVARIANT
         self.journal = ""
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:

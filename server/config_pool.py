@@ -1,0 +1,78 @@
+"""Reading one pool from its table."""
+
+from pathlib import Path
+from typing import get_args
+
+from radixd.gpu_pool import fields
+from radixd.gpu_pool.budget.capacity import pages_to_hold, shortfall
+from radixd.gpu_pool.geometry import Geometry
+from radixd.gpu_pool.handle import DeviceKind
+from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes, pages_for_tokens
+from radixd.gpu_pool.presets import PRESETS, load_geometry
+from radixd.server import config_values
+from radixd.server.cache.policy import POLICIES
+from radixd.server.cache.speculative import Speculative
+from radixd.server.config import PoolConfig
+from radixd.server.config_host import host_tier
+from radixd.server.config_table import Table
+
+DEFAULT_NAME = "default"
+MAX_DEVICES = 64
+
+SIZES = ("tokens", "bytes")
+"""Ways to say how large a pool is; each excludes the others."""
+
+
+def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolConfig | None:
+    """One pool, or None where its memory cannot be laid out; the table holds the errors."""
+    name = table.get("name", config_values.pool_name, DEFAULT_NAME)
+    device_kind: DeviceKind = table.choice("device", get_args(DeviceKind), "cpu")
+    devices = table.integer("devices", 1, low=1, high=MAX_DEVICES)
+    layout = _layout(table, directory)
+    policy = table.choice("policy", tuple(POLICIES), "priority")
+    speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
+    max_context = table.integer("max_context", 0, low=0, high=2**31)
+    deadline = table.get("copy_deadline_seconds", config_values.seconds, 30.0)
+    host = host_tier(table, layout, state_dir / name if state_dir else None)
+    if layout is None:
+        return None
+    pool = PoolConfig(name, layout, device_kind, devices, policy, Speculative(speculative), max_context, deadline, host)
+    page_size = layout.geometry.page_size
+    if missing := shortfall(max_context, layout.num_pages, page_size, layout.page_stride):
+        table.error(
+            f"{table.where}max_context: {max_context} tokens do not fit the pool's {pool.usable_tokens}: {missing}; "
+            f"set tokens = {pages_to_hold(max_context, page_size) * page_size} or more"
+        )
+    return pool
+
+
+def _layout(table: Table, directory: Path) -> Layout | None:
+    kind: LayoutKind = table.choice("layout", get_args(LayoutKind), "page_first")
+    multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
+    tokens = table.integer("tokens", 0, low=1, high=2**31)
+    nbytes = table.get("bytes", config_values.size, 0)
+    geometry = _geometry(table, directory)
+    given = [size for size in SIZES if size in table]
+    if len(given) != 1:
+        table.error(
+            f"{table.where}{given[-1] if given else 'tokens'}: give either tokens (usable) or bytes (of one device, "
+            "page 0 included)"
+        )
+        return None
+    if geometry is None or not (tokens or nbytes):
+        return None
+    try:
+        pages = pages_for_tokens(geometry, tokens) if tokens else pages_for_bytes(geometry, nbytes, multiple)
+        return Layout(geometry, kind, pages, multiple)
+    except ValueError as error:
+        table.error(f"{table.where}{given[0]}: {error}")
+        return None
+
+
+def _geometry(table: Table, directory: Path) -> Geometry | None:
+    named = table.get("geometry", fields.text, "glm-5.3")
+    try:
+        return load_geometry(named if named in PRESETS else str(directory / named))
+    except ValueError as error:
+        table.error(f"{table.where}geometry: {error}")
+        return None
