@@ -1,0 +1,3 @@
+"""What all tests may use."""
+
+pytest_plugins = ["tests.fake_cuda.plugin"]
