@@ -21,5 +21,5 @@ packages = [
 setup(
     package_dir=dict(FOLDERS),
     packages=packages,
-    package_data={name: ["py.typed", "**/*.pyi"] for name in FOLDERS},
+    package_data={name: ["py.typed", "**/*.pyi", "web/static/*"] for name in FOLDERS},
 )

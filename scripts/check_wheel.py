@@ -49,6 +49,12 @@ def source_modules() -> list[str]:
     return names
 
 
+def data_files() -> list[str]:
+    """Name what the status page is made of, as the wheel should hold it."""
+    folder = FOLDERS["radixd.server"] / "web" / "static"
+    return [f"radixd/server/web/static/{file.name}" for file in sorted(folder.iterdir())]
+
+
 def install_wheel(scratch: Path) -> Path:
     """Build the wheel from a copy of the tree, so that no `build/` is left in it, and unpack it into a folder."""
     tree, site = scratch / "tree", scratch / "site"
@@ -80,6 +86,7 @@ def main() -> int:
             for package in FOLDERS
             if not site.joinpath(*package.split("."), "py.typed").is_file()
         ]
+        failures += [f"{name} is not in the wheel" for name in data_files() if not (site / name).is_file()]
         failures += [
             f"{name} does not import alone and light"
             for name, heavy in STAYS_OUT.items()

@@ -19,7 +19,7 @@ from radixd.server.copier import Copier
 from radixd.server.gate import Gate, State
 from radixd.server.grpc_server import BindError, GrpcServer
 from radixd.server.lockfile import AlreadyRunning, LockFile
-from radixd.server.metrics import MetricsServer
+from radixd.server.metrics import Metrics
 from radixd.server.pool import Pool
 from radixd.server.rpc import add_services
 from radixd.server.sessions.fault import lose_pool
@@ -76,13 +76,13 @@ class Daemon:
             stop.callback(self._close, pool)
         await self._grpc.start()
         stop.push_async_callback(self._grpc.stop, 0)
+        metrics = self._start_web(stop)
         if not await self._allocate(signals):
             return False
         for pool in self._pools.values():
             pool.adopt()
         self._attach.start()
         stop.push_async_callback(self._attach.close)
-        metrics = self._start_metrics(stop)
         ticking = asyncio.create_task(self._tick(metrics))
         stop.callback(ticking.cancel)
         # What start-up made lives as long as the daemon: collections need not look at it again.
@@ -206,20 +206,24 @@ class Daemon:
             except DeviceMemoryError as error:
                 raise PoolMemoryError(str(error)) from error
 
-    def _start_metrics(self, stop: AsyncExitStack) -> MetricsServer | None:
+    def _start_web(self, stop: AsyncExitStack) -> Metrics | None:
+        """The status page, health and metrics; before the pools are there, to say that they are not."""
         address = self._config.metrics
         if address is None:
             return None
+        from radixd.server.web import serve_web
+
+        metrics = Metrics(self._pools, self._registry)
         try:
-            metrics = MetricsServer(address, self._pools, self._registry)
+            web = serve_web(address, self._pools, self._registry, self._gate, metrics.families)
         except OSError as error:
             message = f"cannot serve metrics on {address}: {error.strerror}; choose another port with --metrics, or off"
             raise StartupError(message) from error
-        stop.callback(metrics.close)
-        log.info("metrics on http://%s/metrics", metrics.address)
+        stop.push_async_callback(web.close)
+        log.info("status page on http://%s, metrics on http://%s/metrics", web.address, web.address)
         return metrics
 
-    async def _tick(self, metrics: MetricsServer | None) -> None:
+    async def _tick(self, metrics: Metrics | None) -> None:
         """Tell the registry and the caches that time has passed."""
         last = time.monotonic()
         while True:

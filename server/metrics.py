@@ -5,15 +5,12 @@ therefore fixed, whatever clients send.
 """
 
 import asyncio
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from radixd.server.config import DEFAULT_METRICS, Address
 from radixd.server.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.tier_metrics import copies, host_counters, journals
@@ -109,35 +106,16 @@ class PoolCollector(Collector):
         yield from (sessions, leases, holders)
 
 
-class MetricsServer:
-    """Serves /metrics from threads of its own until closed."""
+class Metrics:
+    """All families of the daemon: those read at a scrape, and those observed as things happen."""
 
-    def __init__(self, address: Address, pools: Mapping[str, Pool], registry: SessionRegistry[Pool]) -> None:
-        families = CollectorRegistry()
-        ProcessCollector(registry=families)
-        families.register(PoolCollector(pools, registry, asyncio.get_running_loop()))
+    def __init__(self, pools: Mapping[str, Pool], registry: SessionRegistry[Pool]) -> None:
+        self.families = CollectorRegistry()
+        ProcessCollector(registry=self.families)
+        self.families.register(PoolCollector(pools, registry, asyncio.get_running_loop()))
         self.loop_lag = Histogram(
             "radixd_event_loop_lag_seconds",
             "How late the loop's once-a-second tick came",
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0),
-            registry=families,
+            registry=self.families,
         )
-        self._server, self._thread = _start(address, families)
-        self.address = Address(address.host, self._server.server_port)
-        """Where it listens; not always where it was asked to, see DEFAULT_METRICS."""
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def _start(address: Address, families: CollectorRegistry) -> tuple[WSGIServer, threading.Thread]:
-    """Raises OSError where the port is taken, unless nobody asked for that port."""
-    try:
-        return start_http_server(address.port, address.host, families)
-    except OSError:
-        if address != DEFAULT_METRICS:
-            raise
-        return start_http_server(0, address.host, families)

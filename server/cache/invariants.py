@@ -31,7 +31,7 @@ def check_invariants(cache: PrefixCache) -> None:
         raise BrokenInvariant(*violations)
 
 
-def _all_leases(cache: PrefixCache) -> Iterator[Lease]:
+def all_leases(cache: PrefixCache) -> Iterator[Lease]:
     """Every lease that still holds something."""
     for session in cache.sessions.values():
         yield from session.leases.values()
@@ -58,7 +58,7 @@ def _device(cache: PrefixCache) -> Iterator[str]:
 
 def _host(cache: PrefixCache) -> Iterator[str]:
     """The same for host pages, which are leased to offloaded leases, and to copies that will give them to the tree."""
-    leased = [lease.saved for lease in _all_leases(cache)] + cache.copies.reserved_pages()
+    leased = [lease.saved for lease in all_leases(cache)] + cache.copies.reserved_pages()
     yield from (f"host: {it}" for it in _ledger(cache.host.ledger, [node.host for node in cache.tree], leased, []))
 
 
@@ -122,7 +122,7 @@ def _locks(cache: PrefixCache) -> Iterator[str]:
     """lock_ref is the number of leases and copies anchored at a node or below it, keep_ref that of offloaded leases."""
     locked: Counter[Node] = Counter()
     kept: Counter[Node] = Counter()
-    for lease in _all_leases(cache):
+    for lease in all_leases(cache):
         held = kept if lease.state is LeaseState.OFFLOADED else locked
         for node in _upwards(lease.anchor):
             held[node] += 1
@@ -170,7 +170,7 @@ def _queue(cache: PrefixCache) -> Iterator[str]:
 def _leases(cache: PrefixCache) -> Iterator[str]:
     """published ≤ pending and written ≤ known, within the table; the published prefix is the anchor's path."""
     size = cache.config.page_size
-    for lease in _all_leases(cache):
+    for lease in all_leases(cache):
         if lease.state is LeaseState.OFFLOADED and lease.anchor is not None:
             if lease.table.length or cache.tree.depth(lease.anchor) * size != lease.published:
                 yield f"lease {lease.lease_id} is offloaded with a page table, or anchored beside its published prefix"

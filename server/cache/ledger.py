@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from radixd.gpu_pool.slots import SlotAllocator
 from radixd.server.cache.refusal import BrokenInvariant
@@ -51,6 +52,10 @@ class Ledger:
     def owned_by(self, owner: Owner) -> PageIds:
         """Ids of all pages of one owner, ascending."""
         return np.flatnonzero(self._owner == owner).astype(np.int32)
+
+    def owners(self) -> NDArray[np.uint8]:
+        """The Owner of every page by its id, page 0 too; the caller's own array."""
+        return self._owner.copy()
 
     def free_ids(self) -> PageIds:
         """Ids on the free list, in no order."""

@@ -1,0 +1,64 @@
+"""The HTTP listener: uvicorn on a thread of its own."""
+
+import asyncio
+import socket
+import threading
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from radixd.server.config import DEFAULT_METRICS, Address
+
+CONNECTIONS = 256
+"""More at once are answered 503: none of them may use up the descriptors that schedulers need."""
+
+BACKLOG = 128
+
+
+class WebListener:
+    """Serves an app until closed, on a loop of its own: no slow client holds the daemon's up."""
+
+    def __init__(self, address: Address, app: ASGIApp) -> None:
+        """Raises OSError where the port is taken, unless nobody asked for that port."""
+        self._socket = _bind(address)
+        self.address = Address(address.host, self._socket.getsockname()[1])
+        """Where it listens; not always where it was asked to, see DEFAULT_METRICS."""
+        config = uvicorn.Config(
+            app,
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name="radixd-web", daemon=True
+        )
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Stop serving. The loop goes on meanwhile: requests under way may wait for it."""
+        self._server.should_exit = True
+        await asyncio.to_thread(self._thread.join)
+        self._socket.close()
+
+
+def _bind(address: Address) -> socket.socket:
+    try:
+        return _bound(address.host, address.port)
+    except OSError:
+        if address != DEFAULT_METRICS:
+            raise
+        return _bound(address.host, 0)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)

@@ -1,0 +1,164 @@
+"""Where the web application listens, and what it answers while the daemon's loop is quick, slow or gone."""
+
+import asyncio
+import gzip
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from email.message import Message
+
+import pytest
+
+from radixd.server.config import Address
+from radixd.server.config_file import read_config
+from radixd.server.copier import Copier
+from radixd.server.gate import Gate, State
+from radixd.server.metrics import Metrics
+from radixd.server.pool import Pool
+from radixd.server.sessions.limits import Limits
+from radixd.server.sessions.liveness import Liveness
+from radixd.server.sessions.registry import SessionRegistry
+from radixd.server.web import WebListener, app, listener, loop_reader, serve_web
+
+ANYWHERE = Address("127.0.0.1", 0)
+
+
+@pytest.fixture
+def taken() -> Iterator[Address]:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield Address("127.0.0.1", held.getsockname()[1])
+
+
+@pytest.fixture
+async def pool() -> Pool:
+    config = read_config(None, None, {"geometry": "tiny", "device": "meta", "tokens": 6400})
+    return Pool(config.pools[0], config.limits, Copier(), 1)
+
+
+@asynccontextmanager
+async def served(pool: Pool, gate: Gate, address: Address = ANYWHERE) -> AsyncIterator[WebListener]:
+    pools = {pool.name: pool}
+    registry = SessionRegistry(pools, 1, Limits(), Liveness(), "")
+    web = serve_web(address, pools, registry, gate, Metrics(pools, registry).families)
+    yield web
+    await web.close()
+
+
+def get_now(web: WebListener, path: str, **headers: str) -> tuple[int, str, Message]:
+    request = urllib.request.Request(f"http://{web.address}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            body = response.read()
+            if response.headers["content-encoding"] == "gzip":
+                body = gzip.decompress(body)
+            return response.status, body.decode(), response.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error.headers
+
+
+async def get(web: WebListener, path: str, **headers: str) -> tuple[int, str, Message]:
+    return await asyncio.to_thread(get_now, web, path, **headers)
+
+
+def serving() -> Gate:
+    gate = Gate()
+    gate.state = State.SERVING
+    return gate
+
+
+async def test_the_default_port_gives_way_where_it_is_taken(
+    monkeypatch: pytest.MonkeyPatch, taken: Address, pool: Pool
+) -> None:
+    monkeypatch.setattr(listener, "DEFAULT_METRICS", taken)
+    async with served(pool, serving(), taken) as web:
+        assert web.address.port not in (0, taken.port)
+
+
+async def test_a_port_that_was_asked_for_does_not(taken: Address, pool: Pool) -> None:
+    with pytest.raises(OSError, match="in use"):
+        async with served(pool, serving(), taken):
+            pass
+
+
+async def test_readiness_follows_the_phase_and_the_pools_and_says_why(pool: Pool) -> None:
+    gate = Gate()
+    async with served(pool, gate) as web:
+        assert (await get(web, "/readyz"))[:2] == (503, "the daemon is starting\n")
+        gate.state = State.SERVING
+        assert (await get(web, "/readyz"))[:2] == (200, "ok\n")
+        pool.broken = "page 7 has two\nowners"
+        assert (await get(web, "/readyz"))[:2] == (503, "pool default is stopped: page 7 has two owners\n")
+        assert (await get(web, "/healthz"))[:2] == (200, "ok\n")  # a restart is the operator's decision
+        gate.state = State.DRAINING
+        assert (await get(web, "/readyz"))[1].startswith("the daemon is draining\npool default")
+
+
+async def test_a_loop_that_stands_still_is_told_and_blocks_no_other_request(
+    monkeypatch: pytest.MonkeyPatch, pool: Pool
+) -> None:
+    monkeypatch.setattr(loop_reader, "PATIENCE_SECONDS", 0.2)
+    async with served(pool, serving()) as web:
+        # Called from the loop's own thread: the loop stands still until the answers are there.
+        status, reason, _ = get_now(web, "/healthz")
+        assert (status, reason) == (503, "the event loop has not answered for 0.2 s\n")
+        assert get_now(web, "/")[0] == 200
+
+
+async def test_a_client_that_reads_nothing_holds_nobody_up(pool: Pool) -> None:
+    async with served(pool, serving()) as web:
+        with socket.create_connection((web.address.host, web.address.port)) as slow:
+            slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n")  # and never the rest
+            assert (await get(web, "/healthz"))[0] == 200
+
+
+async def test_metrics_are_compressed_for_whoever_asks(pool: Pool) -> None:
+    async with served(pool, serving()) as web:
+        _, plain, headers = await get(web, "/metrics")
+        assert headers["content-encoding"] is None
+        assert headers["content-type"].startswith("text/plain")
+        assert 'radixd_pages{owner="free",pool="default",tier="device"} 100.0' in plain
+        _, _, headers = await get(web, "/metrics", **{"Accept-Encoding": "gzip"})
+        assert headers["content-encoding"] == "gzip"
+        _, _, headers = await get(web, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+        assert headers["content-type"].startswith("application/openmetrics-text")
+
+
+async def test_the_page_runs_nothing_that_is_not_its_own(pool: Pool) -> None:
+    async with served(pool, serving()) as web:
+        for path in app.STATIC:
+            status, body, headers = await get(web, path)
+            assert status == 200
+            policy = headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+            assert "unsafe" not in policy
+            assert "innerHTML" not in body
+            assert "://" not in body.replace("http://www.w3.org/2000/svg", "")  # an XML namespace, never fetched
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("localhost:9464", True),
+        ("127.0.0.1", True),
+        ("[::1]:9464", True),
+        ("radixd:9464", True),
+        ("10.0.0.7:9464", True),
+        ("rebound.example:9464", False),
+        ("127.0.0.1.rebound.example", False),
+        ("localhost.", False),
+    ],
+)
+async def test_a_foreign_name_is_refused(pool: Pool, host: str, own: bool) -> None:
+    async with served(pool, serving()) as web:
+        assert (await get(web, "/state.json", Host=host))[0] == (200 if own else 421)
+
+
+async def test_nothing_can_be_changed(pool: Pool) -> None:
+    async with served(pool, serving()) as web:
+        request = urllib.request.Request(f"http://{web.address}/state.json", method="POST", data=b"{}")
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            await asyncio.to_thread(urllib.request.urlopen, request)
