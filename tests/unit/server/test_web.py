@@ -91,7 +91,7 @@ async def test_readiness_follows_the_phase_and_the_pools_and_says_why(pool: Pool
         gate.state = State.SERVING
         assert (await get(web, "/readyz"))[:2] == (200, "ok\n")
         pool.broken = "page 7 has two\nowners"
-        assert (await get(web, "/readyz"))[:2] == (503, "pool default is stopped: page 7 has two owners\n")
+        assert (await get(web, "/readyz"))[:2] == (503, "pool default: page 7 has two owners\n")
         assert (await get(web, "/healthz"))[:2] == (200, "ok\n")  # a restart is the operator's decision
         gate.state = State.DRAINING
         assert (await get(web, "/readyz"))[1].startswith("the daemon is draining\npool default")
