@@ -20,6 +20,7 @@ examples:
   radixd replay --trace conversation_trace.jsonl --requests 1000 --schedulers 8 --decode \\
       --device cpu_async --geometry tiny --pool-tokens 1280000 --kill-every 45
   radixd replay --geometry tiny --pool-tokens 12800 --host-pages 400 --preempt 20 --restart-every 100
+  radixd replay --pools 2 --geometry tiny --pool-tokens 12800       two data-parallel ranks, each with its own cache
   radixd replay --target --requests 200                             drive the daemon that runs already
 """
 
@@ -31,7 +32,10 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--trace", type=Path, metavar="FILE", help="a Mooncake-format trace")
     parser.add_argument("--requests", type=_requests, metavar="N|all", help="how many (default: 420; of a trace: all)")
     parser.add_argument(
-        "--schedulers", type=positive, metavar="N", help="processes that share the pool (default: 4; with --trace 1)"
+        "--schedulers",
+        type=positive,
+        metavar="N",
+        help="processes, spread over the pools (default: 4; with --trace 1 a pool)",
     )
     parser.add_argument(
         "--decode",
@@ -51,7 +55,17 @@ def _add_pool_flags(parser: argparse.ArgumentParser) -> None:
         "--target", metavar="SOCKET", nargs="?", const=str(default_socket()),
         help="a running one, without SOCKET at %(const)s (default: replay starts its own)",
     )  # fmt: skip
-    pool.add_argument("--pool", metavar="NAME", help="one of the running daemon's pools (default: the only one)")
+    pool.add_argument(
+        "--pool",
+        metavar="NAME[,NAME]",
+        help="of the running daemon's pools, which share the schedulers (default: the only one)",
+    )
+    pool.add_argument(
+        "--pools",
+        type=positive,
+        metavar="N",
+        help="equal ones, each of the size below: data-parallel ranks (default: 1)",
+    )
     pool.add_argument("--geometry", metavar="NAME", help="as for `radixd serve` (default: glm-5.3)")
     pool.add_argument(
         "--device", choices=("cpu", "cpu_async", "meta"),

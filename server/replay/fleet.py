@@ -3,7 +3,7 @@
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -38,6 +38,10 @@ class Results:
     def unfinished(self) -> int:
         """Requests without an outcome."""
         return self.requests - len(self.outcomes)
+
+    def outcomes_of(self, indices: Iterable[int]) -> list[Outcome]:
+        """Of these requests, those that have ended."""
+        return [self.outcomes[index] for index in indices if index in self.outcomes]
 
     def count(self, end: str) -> int:
         """Requests that ended so."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from radixd.gpu_pool.layout import pages_for_bytes
-from radixd.gpu_pool.presets import load_geometry
+from radixd.gpu_pool.presets import PRESETS, load_geometry
 from radixd.server.replay.faults import Faults
 from radixd.server.replay.own_daemon import PoolChoice
 from radixd.server.replay.workload import Workload, WorkloadChoice
@@ -17,7 +17,9 @@ POOL_BYTES = 2**30
 META_TOKENS = 100_000_000
 """Without memory a pool may as well hold everything: the conversation trace has 1,411,425 distinct full pages."""
 
-POOL_FLAGS = ("geometry", "device", "pool_tokens", "policy", "layout", "host_pages", "write_policy", "restart_every")
+POOL_FLAGS = (
+    "pools", "geometry", "device", "pool_tokens", "policy", "layout", "host_pages", "write_policy", "restart_every",
+)  # fmt: skip
 
 DEFAULTS: Mapping[str, object] = {
     "geometry": "glm-5.3",
@@ -26,6 +28,7 @@ DEFAULTS: Mapping[str, object] = {
     "pool_tokens": None,
     "write_policy": "write_back",
     "restart_every": 0,
+    "pools": 1,
     "seed": 0,
 }
 
@@ -65,8 +68,9 @@ class Options:
     """One run."""
 
     target: str | None
-    """A running daemon; None: start one with `pool`."""
-    pool_name: str
+    """A running daemon; None: start one with a `pool` of each name."""
+    pool_names: tuple[str, ...]
+    """A single empty one: the only pool of the daemon at `target`."""
     pool: PoolChoice
     workload: WorkloadChoice
     schedulers: int
@@ -80,8 +84,8 @@ class Options:
 
     @property
     def one_by_one(self) -> bool:
-        """One scheduler and prompts alone run in strict order: hits are then a property of the cache alone."""
-        return self.schedulers == 1 and not self.workload.decode
+        """One scheduler a pool and prompts alone run in strict order: hits are then a property of the cache alone."""
+        return self.schedulers == len(self.pool_names) and not self.workload.decode
 
     def choose_faults(self, workload: Workload) -> Faults:
         """Which of its requests go wrong. ValueError where too few can."""
@@ -103,6 +107,10 @@ class Options:
         if useless:
             raise ValueError(f"{', '.join(useless)}: the daemon at --target is there already; leave it out")
         filled = Namespace(**{**defaults, **given})
+        names = _pool_names(args.target, args.pool, filled.pools)
+        filled.schedulers = given.get("schedulers", max(filled.schedulers, len(names)))
+        if filled.schedulers < len(names):
+            raise ValueError(f"--schedulers {filled.schedulers}: each of the {len(names)} pools needs one")
         if args.requests == "all":
             filled.requests = None
         if filled.requests is not None:  # few requests bear few faults
@@ -114,7 +122,7 @@ class Options:
             filled.kill_every = given.get("kill_every", few and min(filled.kill_every, filled.requests // 2))
         return cls(
             target=args.target,
-            pool_name=args.pool or "",
+            pool_names=names,
             pool=_pool(filled),
             workload=WorkloadChoice(args.trace, filled.requests, filled.decode, filled.seed),
             schedulers=filled.schedulers,
@@ -128,6 +136,18 @@ class Options:
         )
 
 
+def _pool_names(target: str | None, named: str | None, own: int) -> tuple[str, ...]:
+    """Those of the daemon at `target` that are `named`, or `own` data-parallel ranks of a daemon of replay's own."""
+    if target is None:
+        if named is not None:
+            raise ValueError(f"--pool {named}: for pools of the daemon at --target; replay's own has --pools of them")
+        return tuple(f"dp{rank}" for rank in range(own))
+    names = tuple((named or "").split(","))
+    if len({*names}) < len(names) or (named is not None and not all(names)):
+        raise ValueError(f"--pool {named}: give the name of each pool once, with commas between them")
+    return names
+
+
 def _pool(filled: Namespace) -> PoolChoice:
     tokens = filled.pool_tokens or _pool_tokens(filled.geometry, filled.device)
     if filled.host_pages is None:
@@ -135,7 +155,7 @@ def _pool(filled: Namespace) -> PoolChoice:
     else:
         host_tokens = filled.host_pages * load_geometry(filled.geometry).page_size
     return PoolChoice(
-        geometry=filled.geometry,
+        geometry=filled.geometry if filled.geometry in PRESETS else str(Path(filled.geometry).resolve()),
         device=filled.device,
         tokens=tokens,
         policy=filled.policy,

@@ -1,10 +1,11 @@
 """A daemon of replay's own: started in a temporary directory, and stopped when the run is over."""
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -20,7 +21,7 @@ _MAIN = "import sys; from radixd.server.cli import main; sys.exit(main())"
 
 @dataclass(frozen=True, slots=True)
 class PoolChoice:
-    """The daemon's only pool, as `radixd serve` takes it."""
+    """Each of the daemon's pools, in the words of its configuration."""
 
     geometry: str
     device: str
@@ -41,9 +42,11 @@ class DaemonFailed(Exception):
 class OwnDaemon:
     """A daemon in a directory, started with the object. Its sockets and its state stay where they are at a restart."""
 
-    def __init__(self, pool: PoolChoice, directory: Path) -> None:
+    def __init__(self, pool: PoolChoice, names: Sequence[str], directory: Path) -> None:
         self.socket = directory / "radixd.sock"
-        self._command = [sys.executable, "-c", _MAIN, "serve", *_flags(pool, directory, self.socket)]
+        config = directory / "radixd.toml"
+        config.write_text(config_text(pool, names, directory, self.socket), encoding="utf-8")
+        self._command = [sys.executable, "-c", _MAIN, "serve", f"--config={config}"]
         self._log = directory / "daemon.log"
         self._restarts = count(1)
         self._process = self._start()
@@ -102,10 +105,12 @@ class OwnDaemon:
 
 
 @contextmanager
-def own_daemon(pool: PoolChoice) -> Iterator[OwnDaemon]:
-    """A daemon that lives as long as the block. Raises DaemonFailed, whatever else went wrong: that follows from it."""
+def own_daemon(pool: PoolChoice, names: Sequence[str]) -> Iterator[OwnDaemon]:
+    """A daemon with such a pool of each name, that lives as long as the block.
+
+    Raises DaemonFailed, whatever else went wrong: that follows from it."""
     with tempfile.TemporaryDirectory(prefix="radixd-replay-") as directory:
-        daemon = OwnDaemon(pool, Path(directory))
+        daemon = OwnDaemon(pool, names, Path(directory))
         try:
             daemon.wait_until_serving()
             try:
@@ -116,18 +121,25 @@ def own_daemon(pool: PoolChoice) -> Iterator[OwnDaemon]:
             daemon.kill()
 
 
-def _flags(pool: PoolChoice, directory: Path, socket: Path) -> list[str]:
-    flags = [
-        f"--socket={socket}",
-        "--metrics=off",
-        f"--geometry={pool.geometry}",
-        f"--device={pool.device}",
-        f"--tokens={pool.tokens}",
-        f"--policy={pool.policy}",
-        f"--layout={pool.layout}",
-    ]
+def config_text(pool: PoolChoice, names: Sequence[str], directory: Path, socket: Path) -> str:
+    """TOML, whose strings and numbers are written as JSON's are."""
+    daemon = {"socket": str(socket), "metrics": "off"}
+    table: dict[str, str | int] = {
+        "geometry": pool.geometry,
+        "device": pool.device,
+        "tokens": pool.tokens,
+        "policy": pool.policy,
+        "layout": pool.layout,
+    }
     if pool.host_tokens:
-        flags += [f"--host-tokens={pool.host_tokens}", f"--write-policy={pool.write_policy}"]
-    if pool.host_tokens and pool.keep_state:
-        flags.append(f"--state-dir={directory / 'state'}")
-    return flags
+        table |= {"host_tokens": pool.host_tokens, "write_policy": pool.write_policy}
+        if pool.keep_state:
+            daemon["state_dir"] = str(directory / "state")
+    lines = _assignments(daemon)
+    for name in names:
+        lines += ["[[pools]]", *_assignments({"name": name, **table})]
+    return "\n".join(lines) + "\n"
+
+
+def _assignments(table: Mapping[str, str | int]) -> list[str]:
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()]

@@ -18,6 +18,11 @@ class PageCounts:
     restored_pages: int = 0
     failed_copy_pages: int = 0
 
+    @property
+    def left_device(self) -> int:
+        """Cached pages that left the device: dropped on demand, or copied to the host before."""
+        return self.evicted_pages + self.demoted_pages
+
     @classmethod
     def of(cls, pool: admin_pb2.PoolOccupancy) -> Self:
         """Since the daemon's start."""

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import Self
 
 import grpc
 
@@ -31,13 +32,18 @@ class TierLedger:
         """Everything is given back."""
         return not self.held and self.free + self.cached == self.total
 
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.total + other.total, self.free + other.free, self.cached + other.cached, self.held + other.held
+        )
+
     def __str__(self) -> str:
         return f"{self.free:,} free + {self.cached:,} cached + {self.held:,} held = {self.total:,}"
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The pool after a run. `host` is all 0 where there is no such tier."""
+    """A pool after a run, or several together. `host` is all 0 where there is no such tier."""
 
     device: TierLedger
     host: TierLedger
@@ -48,6 +54,17 @@ class Ledger:
     def ok(self) -> bool:
         """Everything is given back, and every page and lock was recounted."""
         return self.device.balanced and self.host.balanced and not self.leases and not self.violations
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.device + other.device,
+            self.host + other.host,
+            self.leases + other.leases,
+            self.violations + other.violations,
+        )
+
+    def __str__(self) -> str:
+        return f"{'balanced' if self.ok else 'NOT balanced'}: {self.device}; {self.leases} leases"
 
 
 class PoolAdmin:

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
 
 from radixd.server.cli.output import print_table
 from radixd.server.replay.fleet import Results
+from radixd.server.replay.hits import Hits
 from radixd.server.replay.page_counts import PageCounts
 from radixd.server.replay.pool_admin import Ledger
-from radixd.v1 import admin_pb2
+from radixd.server.replay.pool_share import PoolShare
 
 HIT_EDGES = (1, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536, 131_072)
 """Lower edges, in tokens, of the hit-length distribution; below the first is a miss."""
@@ -20,46 +23,39 @@ class Report:
 
     results: Results
     schedulers: int
-    pool: admin_pb2.PoolOccupancy
-    counts: PageCounts
-    ledger: Ledger
+    pools: tuple[PoolShare, ...]
     seconds: float
 
     @property
     def ok(self) -> bool:
-        """Every request ended, every byte was right, and the ledger adds up."""
+        """Every request ended, every byte was right, and every pool's ledger adds up."""
         results = self.results
-        return not results.failures and not results.unfinished and not results.tally.mismatches and self.ledger.ok
+        return not results.failures and not results.unfinished and not results.tally.mismatches and self.ledgers_ok
 
     @property
-    def prompt_tokens(self) -> int:
+    def ledgers_ok(self) -> bool:
+        """Each pool's for itself."""
+        return all(pool.ledger.ok for pool in self.pools)
+
+    @property
+    def hits(self) -> Hits:
         """Of all requests that ended."""
-        return sum(outcome.prompt_tokens for outcome in self.results.outcomes.values())
+        return Hits.of(self.results.outcomes.values())
 
     @property
-    def hit_tokens(self) -> int:
-        """Of their prompts, what their first Acquire found cached."""
-        return sum(outcome.hit_tokens for outcome in self.results.outcomes.values())
+    def counts(self) -> PageCounts:
+        """Of all pools together."""
+        return reduce(add, (pool.counts for pool in self.pools))
 
     @property
-    def host_hit_tokens(self) -> int:
-        """Of the hits, those that came from the host."""
-        return sum(outcome.host_hit_tokens for outcome in self.results.outcomes.values())
-
-    @property
-    def hit_rate(self) -> float:
-        """Of the prompts' tokens."""
-        return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
-
-    @property
-    def evicted_pages(self) -> int:
-        """Cached pages that left the device: dropped on demand, or copied to the host before."""
-        return self.counts.evicted_pages + self.counts.demoted_pages
+    def ledger(self) -> Ledger:
+        """Of all pools together."""
+        return reduce(add, (pool.ledger for pool in self.pools))
 
     @property
     def turnovers(self) -> float:
-        """Evicted pages as multiples of the pool."""
-        return self.evicted_pages / self.ledger.device.total
+        """Evicted pages as multiples of the pools."""
+        return self.counts.left_device / self.ledger.device.total
 
     def figures(self) -> dict[str, object]:
         """Everything, as plain data. Latencies in milliseconds."""
@@ -74,12 +70,8 @@ class Report:
             "schedulers": self.schedulers,
             "seconds": round(self.seconds, 3),
             "requests_per_second": round(len(results.outcomes) / self.seconds, 2),
-            "prompt_tokens": self.prompt_tokens,
+            **self.hits.figures(),
             "output_tokens": tally.output_tokens,
-            "hit_tokens": self.hit_tokens,
-            "device_hit_tokens": self.hit_tokens - self.host_hit_tokens,
-            "host_hit_tokens": self.host_hit_tokens,
-            "hit_rate": round(self.hit_rate, 6),
             "mismatches": tally.mismatches,
             "mismatch_texts": tally.mismatch_texts,
             "bytes_written": tally.bytes_written,
@@ -97,15 +89,11 @@ class Report:
             "pool_pages": ledger.device.total,
             "host_pages": ledger.host.total,
             **asdict(self.counts),
-            "evicted_pages": self.evicted_pages,
+            "evicted_pages": self.counts.left_device,
             "evicted_pools": round(self.turnovers, 2),
-            "ledger_ok": ledger.ok,
-            "ledger": {
-                "device": asdict(ledger.device),
-                "host": asdict(ledger.host),
-                "leases": ledger.leases,
-                "violations": ledger.violations,
-            },
+            "ledger_ok": self.ledgers_ok,
+            "ledger": asdict(ledger),
+            "pools": [pool.figures() for pool in self.pools],
             "failures": results.failures,
             "hit_lengths": dict(self._hit_lengths()),
             "latencies_ms": {
@@ -120,15 +108,14 @@ class Report:
 
     def print(self) -> None:
         """Tables on stdout."""
-        pool = self.pool
-        title = (
-            f"replay of {self.results.requests:,} requests by {self.schedulers} schedulers on pool {pool.pool}: "
-            f"{pool.geometry}, {pool.device_kind}, {pool.layout}, {pool.policy}, {self.ledger.device.total:,} pages"
-        )
-        if pool.host.total:
-            title += f"; host tier of {pool.host.total:,} pages, {pool.write_policy}"
+        pools = ", ".join(pool.name for pool in self.pools)
+        kinds = " / ".join(dict.fromkeys(pool.kind for pool in self.pools))
+        title = f"replay of {self.results.requests:,} requests by {self.schedulers} schedulers on {pools}: {kinds}"
         print_table(("", title), self._summary())
         print()
+        if len(self.pools) > 1:
+            print_table(("pool", "requests", "hits", "evicted pages", "ledger", "host ledger"), self._by_pool())
+            print()
         print_table(("hit length, tokens", "requests"), self._hit_lengths())
         print()
         print_table(("verb", "batches", "p50 ms", "p99 ms"), self._rounded_latencies())
@@ -144,12 +131,8 @@ class Report:
             f"{results.count('finished'):,} finished, {results.count('aborted'):,} aborted, "
             f"{results.count('never_fit'):,} never fit, {results.unfinished:,} unfinished",
         )
-        yield "tokens", f"{self.prompt_tokens:,} prompt, {tally.output_tokens:,} output"
-        yield (
-            "hits",
-            f"{self.hit_tokens:,} tokens, {self.hit_rate:.2%} of the prompts: "
-            f"{self.hit_tokens - self.host_hit_tokens:,} on the device, {self.host_hit_tokens:,} from the host",
-        )
+        yield "tokens", f"{self.hits.prompt_tokens:,} prompt, {tally.output_tokens:,} output"
+        yield "hits", str(self.hits)
         yield "bytes", f"{tally.bytes_written:,} written, {tally.bytes_verified:,} verified"
         yield "mismatches", f"{tally.mismatches:,}"
         outside = f" and {results.outside_kills} from outside" if results.outside_kills else ""
@@ -163,7 +146,10 @@ class Report:
             f"{tally.preemptions} preemptions: {tally.offloads} offloaded, {tally.restores} restored, "
             f"{tally.preemptions - tally.offloads} computed again",
         )
-        yield "evicted", f"{self.evicted_pages:,} pages, {self.turnovers:.1f} times the pool"
+        yield (
+            "evicted",
+            f"{counts.left_device:,} pages, {self.turnovers:.1f} times the {'pools' if self.pools[1:] else 'pool'}",
+        )
         if ledger.host.total:
             yield (
                 "copied pages",
@@ -171,10 +157,15 @@ class Report:
                 f"{counts.offloaded_pages:,} offloaded, {counts.restored_pages:,} restored, "
                 f"{counts.failed_copy_pages:,} failed; {counts.demote_skipped_pages:,} dropped for want of a copy",
             )
-        yield "ledger", f"{'balanced' if ledger.ok else 'NOT balanced'}: {ledger.device}; {ledger.leases} leases"
+        yield "ledger", str(ledger)
         if ledger.host.total:
             yield "host ledger", str(ledger.host)
         yield "steps", f"{tally.steps:,} in {tally.batches:,} batches"
+
+    def _by_pool(self) -> Iterator[tuple[object, ...]]:
+        for pool in self.pools:
+            host = str(pool.ledger.host) if pool.ledger.host.total else "none"
+            yield pool.name, pool.hits.requests, str(pool.hits), pool.counts.left_device, str(pool.ledger), host
 
     def _hit_lengths(self) -> Iterator[tuple[str, int]]:
         hits = [outcome.hit_tokens for outcome in self.results.outcomes.values()]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from radixd.server.replay.hits import Hits
 from radixd.server.replay.journal import Journal
 from radixd.server.replay.latency import Latencies
 from radixd.server.replay.page_counts import PageCounts
@@ -66,3 +67,18 @@ def test_counts_add_up_over_the_lives_of_a_daemon() -> None:
 )
 def test_a_ledger_is_right_where_both_tiers_are(device: TierLedger, host: TierLedger, leases: int, ok: bool) -> None:
     assert Ledger(device, host, leases, ()).ok == ok
+
+
+def test_two_pools_ledgers_add_up() -> None:
+    one = Ledger(TierLedger(10, 4, 6, 0), TierLedger(5, 1, 4, 0), 0, ())
+    other = Ledger(TierLedger(20, 3, 16, 1), TierLedger(0, 0, 0, 0), 2, ("page 7 has two owners",))
+    both = one + other
+    assert both == Ledger(TierLedger(30, 7, 22, 1), TierLedger(5, 1, 4, 0), 2, ("page 7 has two owners",))
+    assert str(both).startswith("NOT balanced")
+
+
+def test_hits_are_those_of_the_requests_that_ended() -> None:
+    hits = Hits.of([Outcome(0, "finished", 300, 256, 64), Outcome(4, "aborted", 100, 0), Outcome(5, "never_fit", 0, 0)])
+    assert (hits.requests, hits.prompt_tokens, hits.device_hit_tokens, hits.host_hit_tokens) == (3, 400, 192, 64)
+    assert hits.rate == 0.64
+    assert Hits.of(()).rate == 0.0
