@@ -44,7 +44,7 @@ class Copies:
                 raise self._space.wrong(f"{call}: the {name}, {start:#x}, is no memory of this process")
             both_on_device &= region is not None and region.on_device
         self._check_disjoint(call, [piece])
-        return Copy(self._space, call, [piece]), both_on_device
+        return Copy(self._space, call, [piece], pageable=True), both_on_device
 
     def on_devices(self, call: str, piece: Piece, target: int, source: int) -> Copy:
         """Each end on the device that was named, by ordinal."""

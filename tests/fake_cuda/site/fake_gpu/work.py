@@ -75,11 +75,15 @@ class Piece:
 
 @dataclass(frozen=True)
 class Copy:
-    """Pieces without an order among them: a copy that relies on one meets a shuffled one."""
+    """Pieces without an order among them: a copy that relies on one meets a shuffled one.
+
+    `pageable` says that host memory need not be registered.
+    """
 
     space: AddressSpace
     call: str
     pieces: Sequence[Piece]
+    pageable: bool = False
 
     def ranges(self) -> Sequence[Range]:
         """Both ends of every piece."""
@@ -88,7 +92,9 @@ class Copy:
     def run(self) -> None:
         """Read the sources now, not when it was enqueued."""
         for start, end in self.ranges():
-            self.space.require(start, end - start, f"{self.call}, when it ran")
+            region = self.space.require(start, end - start, f"{self.call}, when it ran")
+            if region is None and not self.pageable:
+                raise self.space.wrong(f"{self.call}, when it ran: {start:#x} is no longer registered")
             if not mapping.mapped(start, end - start):
                 raise self.space.wrong(f"{self.call}, when it ran: host memory at {start:#x} is no longer mapped")
         for piece in random.sample(self.pieces, len(self.pieces)):
