@@ -12,6 +12,9 @@ PAGE_SIZE = 64
 QUANTISED_BLOCK = 128
 """fp8_ds_mla and index K keep one fp32 scale for each so many values."""
 
+INDEX_HEADS = 32
+"""GLM-5.3's."""
+
 
 def latent_component(num_layers: int, lora_rank: int = 512, rope_dim: int = 64) -> Component:
     """The MLA latent as `fp8_ds_mla` on all layers: fp8 NoPE | fp32 scales | bf16 RoPE in one row a token."""
@@ -50,6 +53,13 @@ def geometry_from_hf(config: Mapping[str, object], path: Path) -> Geometry:
         components=components,
         source=f"{path}: {how}",
     )
+
+
+def indexer_heads(config: Mapping[str, object]) -> int:
+    """Heads with which the lightning indexer scores a pair of tokens; 32 where the config does not say."""
+    if "index_n_heads" not in config and isinstance(config.get("text_config"), Mapping):
+        config = fields.mapping(config["text_config"], "text_config")
+    return INDEX_HEADS if config.get("index_n_heads") is None else _size(config, "index_n_heads")
 
 
 def _mla(config: Mapping[str, object], num_layers: int) -> tuple[tuple[Component, ...], str]:

@@ -194,10 +194,14 @@ def usable_pages(nbytes: int, stride: int) -> int:
 
 def pages_for_tokens(geometry: Geometry, tokens: int) -> int:
     """Usable pages of a pool of at most `tokens` usable tokens. LayoutError if they are less than a page."""
-    pages = tokens // geometry.page_size
-    if pages < 1:
-        raise LayoutError(f"{tokens} tokens are less than one page of {geometry.page_size}")
-    return pages
+    return whole_pages(tokens, geometry.page_size)
+
+
+def whole_pages(tokens: int, page_tokens: int) -> int:
+    """Pages that `tokens` fill. LayoutError if they are less than one."""
+    if tokens < page_tokens:
+        raise LayoutError(f"{tokens} tokens are less than one page of {page_tokens}")
+    return tokens // page_tokens
 
 
 def _region_place(component: Component, name: str, page_size: int) -> tuple[int, int]:

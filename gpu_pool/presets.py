@@ -8,7 +8,13 @@ from pathlib import Path
 
 from radixd.gpu_pool import fields
 from radixd.gpu_pool.geometry import Arrangement, Component, Geometry, GeometryError, Region
-from radixd.gpu_pool.hf_config import geometry_from_hf, index_component, latent_component
+from radixd.gpu_pool.hf_config import (
+    INDEX_HEADS,
+    geometry_from_hf,
+    index_component,
+    indexer_heads,
+    latent_component,
+)
 
 MAX_FILE_BYTES = 16 * 2**20
 
@@ -89,6 +95,13 @@ def load_geometry(name_or_path: str) -> Geometry:
         return geometry_from_hf(data, path)
     except (ValueError, RecursionError) as error:
         raise GeometryError(f"{path}: {error}") from error
+
+
+def load_indexer_heads(name_or_path: str) -> int:
+    """Heads of the indexer, which are no part of a geometry: of a preset, or of a HF config.json."""
+    if name_or_path in PRESETS:
+        return 64 if name_or_path == "deepseek-v3.2" else INDEX_HEADS
+    return indexer_heads(_read(Path(name_or_path)))
 
 
 def _read(path: Path) -> Mapping[str, object]:

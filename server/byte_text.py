@@ -9,3 +9,8 @@ def byte_text(nbytes: int) -> str:
     while nbytes >= 0.995 * 1024 ** (power + 1) and power + 1 < len(UNITS):
         power += 1
     return f"{nbytes / 1024**power:.{2 if power else 0}f} {UNITS[power]}"
+
+
+def both_units(nbytes: int) -> str:
+    """Decimal and binary, each named: "56.56 GB = 52.68 GiB"."""
+    return f"{nbytes / 10**9:.2f} GB = {nbytes / 2**30:.2f} GiB"

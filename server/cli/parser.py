@@ -3,7 +3,7 @@
 import argparse
 from importlib.metadata import version
 
-from radixd.server.cli import actions, check, config_check, inspect, serve, sessions, status, tree
+from radixd.server.cli import actions, check, config_check, inspect, plan, serve, sessions, status, tree
 from radixd.server.replay import cli as replay
 
 EXAMPLES = """\
@@ -16,6 +16,7 @@ examples:
   radixd status --json | jq '.pools[0].device'
   radixd sessions                                     who is connected, and who holds pages
   radixd inspect /var/lib/radixd                      what a restart would find, without a daemon
+  radixd plan --context 1M --gpu-memory 141GB         what fits, before anything is started
   radixd config check /etc/radixd.toml                what a file means, or all its mistakes
 """
 
@@ -32,6 +33,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"radixd {version('radixd')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (serve, replay, status, sessions, tree, check, actions, inspect, config_check):
+    for module in (serve, replay, status, sessions, tree, check, actions, inspect, plan, config_check):
         module.add_parser(commands)
     return parser

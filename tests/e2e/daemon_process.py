@@ -33,13 +33,16 @@ def radixd(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 class DaemonProcess:
-    """`radixd serve` with a pool of 100 pages, without memory unless `flags` say otherwise, and its log beside it."""
+    """`radixd serve` with its log beside it.
+
+    One pool of 100 pages, without memory unless `flags` say otherwise; with --config, the file's pools.
+    """
 
     def __init__(self, folder: Path, *flags: str, name: str = "r.sock") -> None:
         self.socket = folder / name
         self.log = folder / f"{name}.log"
-        command = (*COMMAND, "serve", "--socket", str(self.socket), "--device", "meta", "--metrics", "off")
-        pool = ("--geometry", "tiny", "--tokens", "6400")
+        command = (*COMMAND, "serve", "--socket", str(self.socket), "--metrics", "off")
+        pool = () if "--config" in flags else ("--device", "meta", "--geometry", "tiny", "--tokens", "6400")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen((*command, *pool, *flags), stderr=log)
         self.channel = grpc.insecure_channel(f"unix:{self.socket}")

@@ -13,7 +13,10 @@ from radixd.server.cli import main
 from radixd.server.cli.daemon_channel import address
 from radixd.server.cli.parser import build_parser
 
-COMMANDS = ("serve", "replay", "status", "sessions", "tree", "check", "flush", "evict", "snapshot", "reap", "config")
+COMMANDS = (
+    *("serve", "replay", "status", "sessions", "tree", "check"),
+    *("flush", "evict", "snapshot", "reap", "plan", "config"),
+)
 
 
 @pytest.fixture
