@@ -22,6 +22,7 @@ from radixd.server.lockfile import AlreadyRunning, LockFile
 from radixd.server.metrics import Metrics
 from radixd.server.pool import Pool
 from radixd.server.rpc import add_services
+from radixd.server.service_notify import ServiceNotify
 from radixd.server.sessions.fault import lose_pool
 from radixd.server.sessions.liveness import TICK_SECONDS
 from radixd.server.sessions.registry import SessionRegistry
@@ -52,6 +53,7 @@ class Daemon:
             self._pools, self._epoch, config.limits, config.liveness, str(config.attach_socket)
         )
         self._gate = Gate()
+        self._notify = ServiceNotify()
         self._attach = AttachServer(config.attach_socket, self._registry, self._gate, self._epoch)
         self._grpc = GrpcServer(config)
         add_services(self._grpc.server, self._registry, self._pools, self._gate)
@@ -61,6 +63,7 @@ class Daemon:
         try:
             async with AsyncExitStack() as stop:
                 signals = stop.enter_context(StopSignals())
+                stop.callback(self._notify.close)
                 if await self._startup(stop, signals):
                     await signals.stop.wait()
                     await self._drain(signals)
@@ -90,6 +93,7 @@ class Daemon:
         gc.freeze()
         self._gate.state = State.SERVING
         await self._say_health()
+        self._notify.ready(f"serving {', '.join(self._pools)} on {self._config.socket}")
         log.info("serving %s on %s, epoch %d", ", ".join(self._pools), self._config.socket, self._epoch)
         return True
 
@@ -100,11 +104,12 @@ class Daemon:
         hurry = asyncio.create_task(signals.hurry.wait())
         until = time.monotonic() + grace
         self._gate.state = State.DRAINING
+        self._notify.stopping()
         await self._grpc.health.announce_end()
         await self._attach.stop_accepting()
         # An open stream would hold the graceful stop for its whole grace.
         self._registry.stop_streams(Refusal(Reason.DRAINING, "the daemon is shutting down; reconnect to its successor"))
-        drained = asyncio.create_task(self._grpc.stop(grace))
+        drained = asyncio.create_task(self._grpc.drain(grace))
         await asyncio.wait({drained, hurry}, return_when=asyncio.FIRST_COMPLETED)
         saved = asyncio.create_task(self._save_everything())
         await asyncio.wait({saved, hurry}, timeout=until - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
@@ -228,6 +233,7 @@ class Daemon:
         last = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            self._notify.alive()
             now = time.monotonic()
             elapsed, last = now - last, now
             if metrics is not None:

@@ -1,5 +1,6 @@
 """The gRPC listener: its options, its sockets, health and reflection."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import grpc
 from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE_NAME
 from grpc_reflection.v1alpha import reflection
 
+from radixd.server.calls_under_way import CallsUnderWay
 from radixd.server.config import Address, Config
 from radixd.server.health import Health
 from radixd.v1 import admin_pb2, cache_pb2, session_pb2
@@ -17,6 +19,8 @@ SERVICES = tuple(
     for service in module.DESCRIPTOR.services_by_name.values()
 )
 """All that a client may call."""
+LAST_REPLIES_SECONDS = 0.5
+"""For replies on their way out. Only who watches health or reflection makes a stop take so long."""
 
 
 class BindError(RuntimeError):
@@ -27,7 +31,9 @@ class GrpcServer:
     """A grpc.aio server with health and reflection; others add their services before `start`."""
 
     def __init__(self, config: Config) -> None:
-        self.server = grpc.aio.server(options=_options(config.limits.message_bytes))
+        self._calls = CallsUnderWay()
+        options = _options(config.limits.message_bytes)
+        self.server = grpc.aio.server(interceptors=(self._calls,), options=options)
         self._config = config
         self.health = Health(self.server, SERVICES)
         reflection.enable_server_reflection((*SERVICES, HEALTH_SERVICE_NAME, reflection.SERVICE_NAME), self.server)
@@ -39,6 +45,13 @@ class GrpcServer:
         if self._config.tcp is not None:
             _bind_tcp(self.server, self._config.tcp)
         await self.server.start()
+
+    async def drain(self, grace: float) -> None:
+        """Answer on until no call of ours is under way, for at most `grace` seconds; then stop."""
+        _, late = await asyncio.wait({asyncio.create_task(self._calls.none())}, timeout=grace)
+        for waiting in late:
+            waiting.cancel()
+        await self.stop(0 if late else LAST_REPLIES_SECONDS)
 
     async def stop(self, grace: float) -> None:
         """Take no new calls, give those under way `grace` seconds, then cancel them; remove the socket."""

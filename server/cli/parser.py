@@ -3,7 +3,7 @@
 import argparse
 from importlib.metadata import version
 
-from radixd.server.cli import actions, check, config_check, inspect, plan, serve, sessions, status, tree
+from radixd.server.cli import actions, check, config_check, health, inspect, plan, serve, sessions, status, tree
 from radixd.server.replay import cli as replay
 
 EXAMPLES = """\
@@ -33,6 +33,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"radixd {version('radixd')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (serve, replay, status, sessions, tree, check, actions, inspect, plan, config_check):
+    for module in (serve, replay, status, health, sessions, tree, check, actions, inspect, plan, config_check):
         module.add_parser(commands)
     return parser

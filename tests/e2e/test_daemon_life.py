@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from radixd.v1 import cache_pb2
 from tests.e2e.conftest import StartDaemon
-from tests.e2e.daemon_process import PATIENCE_S, SERVING, DaemonProcess, eventually, radixd
+from tests.e2e.daemon_process import PATIENCE_S, SERVING, DaemonProcess, radixd
 
 Request = TypeVar("Request")
 
@@ -93,21 +93,6 @@ def test_an_open_stream_does_not_hold_the_drain(start_daemon: StartDaemon) -> No
         next(stream)
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
     assert daemon.process.wait(PATIENCE_S) == 0
-
-
-def test_a_second_signal_does_not_wait_for_calls_under_way(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon("--drain-seconds", "3600").serving()
-    # A reflection stream stays open as long as its client likes.
-    stub = reflection_pb2_grpc.ServerReflectionStub(daemon.channel)
-    request = reflection_pb2.ServerReflectionRequest(list_services="")
-    stream = stub.ServerReflectionInfo(open_ended(request))
-    next(stream)
-    daemon.process.terminate()
-    eventually(lambda: "draining" in daemon.log.read_text())
-    assert daemon.process.poll() is None
-    daemon.process.terminate()
-    assert daemon.process.wait(PATIENCE_S) == 0
-    assert not daemon.socket.exists()
 
 
 def test_what_is_in_the_way_is_named(start_daemon: StartDaemon) -> None:
