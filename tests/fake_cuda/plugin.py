@@ -5,7 +5,7 @@ With RADIXD_REAL_CUDA in the environment the real bindings stay: for tests that 
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -21,7 +21,12 @@ class MakeFakeGpus(Protocol):
     """Makes a machine's GPUs; see FakeGpus."""
 
     def __call__(
-        self, count: int = 1, memory: int = GIB, delay_s: float = 0.002, batch_memcpy: bool = True
+        self,
+        count: int = 1,
+        memory: int = GIB,
+        delay_s: float = 0.002,
+        batch_memcpy: bool = True,
+        attributes: Mapping[str, int] | None = None,
     ) -> FakeGpus: ...
 
 
@@ -30,8 +35,14 @@ def make_fake_gpus() -> Iterator[MakeFakeGpus]:
     """Makes GPUs, one machine a test; violations and leaks, in any process, fail the test when it ends."""
     with ExitStack() as machines:
 
-        def make(count: int = 1, memory: int = GIB, delay_s: float = 0.002, batch_memcpy: bool = True) -> FakeGpus:
-            gpus = machines.enter_context(FakeGpus(count, memory, delay_s, batch_memcpy))
+        def make(
+            count: int = 1,
+            memory: int = GIB,
+            delay_s: float = 0.002,
+            batch_memcpy: bool = True,
+            attributes: Mapping[str, int] | None = None,
+        ) -> FakeGpus:
+            gpus = machines.enter_context(FakeGpus(count, memory, delay_s, batch_memcpy, attributes))
             machines.callback(_check, gpus)
             return gpus
 

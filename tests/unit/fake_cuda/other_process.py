@@ -2,8 +2,10 @@
 
 import ctypes
 import json
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,14 +46,15 @@ class OtherProcess:
         return answer[1] if len(answer) == 2 else answer[1:]
 
     def kill(self) -> None:
-        """kill -9."""
+        """kill -9: dead when this returns, and a zombie until the end."""
         self._process.kill()
-        self._process.wait()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def end(self) -> None:
         """In order."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
 
     def __enter__(self) -> Self:

@@ -113,7 +113,8 @@ def test_a_batch(board: Board) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "firsts"), [("Invalid", [0]), ("Stream", [1]), ("Stream", [0, 0]), ("Stream", [0, 2]), ("Stream", [])]
+    ("order", "firsts"),
+    [("Invalid", [0]), ("DuringApiCall", [0]), ("Stream", [1]), ("Stream", [0, 0]), ("Stream", [0, 2]), ("Stream", [])],
 )
 def test_a_batch_whose_attributes_do_not_cover_it_is_seen(board: Board, order: str, firsts: list[int]) -> None:
     given = [attributes(order)] * len(firsts)
@@ -129,14 +130,16 @@ def test_a_batch_on_the_default_stream_is_seen(board: Board) -> None:
     violated(board.gpus, "default stream")
 
 
-def test_a_batch_that_relies_on_an_order_is_seen(board: Board) -> None:
-    targets, sources = [board.first, board.first + 200], [board.second, board.first + 50]
-    call = cuda.cudaMemcpyBatchAsync(targets, sources, [100, 100], 2, [attributes()], [0], 1, board.stream)
-    assert error(call) == "cudaErrorInvalidValue"
-    violated(board.gpus, "without order")
-    targets = [board.first, board.first + 99]
-    sources = [board.second, board.second + 200]
-    call = cuda.cudaMemcpyBatchAsync(targets, sources, [100, 100], 2, [attributes()], [0], 1, board.stream)
+@pytest.mark.parametrize(
+    ("targets", "sources"),
+    [((0, 200), (1000, 50)), ((50, 200), (1000, 0)), ((0, 99), (1000, 1200))],
+    ids=["read behind a write", "write behind a read", "two writes"],
+)
+def test_a_batch_that_relies_on_an_order_is_seen(
+    board: Board, targets: tuple[int, int], sources: tuple[int, int]
+) -> None:
+    ends = [[board.first + offset for offset in offsets] for offsets in (targets, sources)]
+    call = cuda.cudaMemcpyBatchAsync(*ends, [100, 100], 2, [attributes()], [0], 1, board.stream)
     assert error(call) == "cudaErrorInvalidValue"
     violated(board.gpus, "without order")
 

@@ -2,6 +2,7 @@
 
 import pytest
 from cuda.bindings import runtime as cuda
+from fake_gpu import holder
 
 from tests.fake_cuda.control import FakeGpus
 from tests.fake_cuda.plugin import MakeFakeGpus
@@ -48,6 +49,12 @@ def test_the_memory_of_a_killed_process_comes_back(fake_gpus: FakeGpus) -> None:
         other.kill()
         assert free() == before
     assert fake_gpus.leaks() == []
+
+
+def test_a_process_is_not_taken_for_another_of_its_number() -> None:
+    pid, start = holder.own_name().split(".")
+    assert holder.alive(f"{pid}.{start}")
+    assert not holder.alive(f"{pid}.{int(start) - 1}")
 
 
 def test_a_double_free_is_seen(fake_gpus: FakeGpus) -> None:

@@ -11,13 +11,15 @@ from tests.fake_cuda.plugin import MakeFakeGpus
 from tests.unit.fake_cuda.calls import DEFAULT, device_bytes, error, host, ok, stream, violated
 
 
-def test_work_is_executed_later_and_reads_its_sources_then(fake_gpus: FakeGpus) -> None:
+def test_work_is_executed_later_and_reads_its_sources_then(make_fake_gpus: MakeFakeGpus) -> None:
+    fake_gpus = make_fake_gpus(delay_s=0)
     address, queue, buffer = ok(cuda.cudaMalloc(4096)), stream(), host(4096)
     ok(cuda.cudaHostRegister(buffer, 4096, 0))
     buffer[:] = 1
     with fake_gpus.paused():
         ok(cuda.cudaMemcpyAsync(address, buffer, 4096, DEFAULT, queue))
         buffer[:] = 2
+        time.sleep(0.05)  # time enough for work that does not wait
         assert error(cuda.cudaStreamQuery(queue)) == "cudaErrorNotReady"
         assert set(device_bytes(address, 4096)) == {0xA5}
     ok(cuda.cudaStreamSynchronize(queue))

@@ -228,6 +228,9 @@ def cudaMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, s
     invalid = cudaMemcpySrcAccessOrder.cudaMemcpySrcAccessOrderInvalid
     if not (number and ordered) or any(order.srcAccessOrder == invalid for order in orders[:attributes]):
         raise _here().space.wrong("cudaMemcpyBatchAsync: no copies, or attributes that do not cover them in order")
+    during = cudaMemcpySrcAccessOrder.cudaMemcpySrcAccessOrderDuringApiCall
+    if any(order.srcAccessOrder == during for order in orders[:attributes]):
+        raise _here().space.wrong("cudaMemcpyBatchAsync: the fake cannot read sources during the call")
     if argument.handle(stream) == 0:
         raise _here().space.wrong("cudaMemcpyBatchAsync: the default stream takes no batches")
     pieces = [
