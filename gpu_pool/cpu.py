@@ -8,7 +8,7 @@ from typing import Final
 
 import torch
 
-from radixd.gpu_pool.device import Copy, DeviceMemoryError, run_now
+from radixd.gpu_pool.device import Copy, Device, DeviceMemoryError, run_now
 from radixd.gpu_pool.handle import Handle
 from radixd.gpu_pool.host_memory import allocate, check_fits
 from radixd.gpu_pool.mapping import SEALS, map_buffer
@@ -22,6 +22,7 @@ class CpuDevice:
     """
 
     kind: Final = "cpu"
+    lost: Final = None
 
     def __init__(self, nbytes: int, name: str = "radixd") -> None:
         check_fits({name: nbytes})
@@ -45,6 +46,12 @@ class CpuDevice:
     def export(self) -> Handle:
         """The memfd."""
         return Handle(self.kind, self._buffer.numel(), self._fd)
+
+    def pin(self, host: torch.Tensor) -> None:
+        """Nothing to do."""
+
+    def add_peer(self, peer: Device) -> None:
+        """Nothing to do."""
 
     def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
         """Run `copies` now."""

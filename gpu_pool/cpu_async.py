@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from radixd.gpu_pool.cpu import CpuDevice
-from radixd.gpu_pool.device import Copy
+from radixd.gpu_pool.device import Copy, Device
 from radixd.gpu_pool.handle import Handle
 
 
@@ -21,6 +21,7 @@ class CpuAsyncDevice:
     """
 
     kind: Final = "cpu_async"
+    lost: Final = None
 
     def __init__(self, nbytes: int, name: str = "radixd", delay_s: float = 0.002) -> None:
         self._memory = CpuDevice(nbytes, name)
@@ -39,6 +40,12 @@ class CpuAsyncDevice:
         """The memfd."""
         memory = self._memory.export()
         return Handle(self.kind, memory.nbytes, memory.fd)
+
+    def pin(self, host: torch.Tensor) -> None:
+        """Nothing to do."""
+
+    def add_peer(self, peer: Device) -> None:
+        """Nothing to do."""
 
     def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
         """Run `copies` later."""

@@ -1,5 +1,6 @@
 """What the pool needs of a memory device, and the copies that a device runs."""
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,36 +21,44 @@ class DeviceFull(DeviceMemoryError):
     """Others hold the memory that a pool needs, and may give it back."""
 
 
-class Copy(Protocol):
-    """One piece of work on a device's memory. It owns its index lists, so it may run long after it was made."""
+class DeviceLost(Exception):
+    """A device can be used no more by this process; the message says why. What its last copies did is not known."""
 
-    def run(self) -> None:
-        """Do it, in full, on the calling thread."""
+
+SERIAL_BYTES = 2**18
+"""Torch shares larger gathers of words out among all cores, and waits for the slowest."""
 
 
 @dataclass(frozen=True)
 class TokenCopy:
-    """Rows of one [pages, page_size, words] tensor copied within it: every source is read before any row changes."""
+    """Slots of one [pages, page_size, layers, words] tensor copied within it: all are read before any is written.
+
+    `src` and `dst` are (page, offset) of each slot. It owns them, so it may run long after it was made.
+    """
 
     rows: torch.Tensor
     src: tuple[torch.Tensor, torch.Tensor]
     dst: tuple[torch.Tensor, torch.Tensor]
 
-    def run(self) -> None:
-        """Gather, then scatter."""
-        self.rows[self.dst] = self.rows[self.src]
+    def run(self, scratch_bytes: int = SERIAL_BYTES) -> None:
+        """Gather, then scatter, so many layers at a time as `scratch_bytes` hold, one at least."""
+        slots, layers = self.src[0].numel(), self.rows.shape[2]
+        step = max(1, scratch_bytes // max(1, slots * self.rows.shape[3] * self.rows.element_size()))
+        for first in range(0, layers, step):
+            rows = self.rows[:, :, first : first + step]
+            rows[self.dst] = rows[self.src]
 
 
-PageRun = tuple[int, int, int]
-"""First source page, first target page, count: pages that lie side by side at both ends."""
+PageRuns = npt.NDArray[np.int64]
+"""[n, 3]: first source page, first target page, count of pages that lie side by side at both ends."""
 
 
-def page_runs(sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Sequence[PageRun]:
+def page_runs(sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> PageRuns:
     """The pairs (sources[i], targets[i]) in as few runs as their order allows."""
     breaks = np.flatnonzero((np.diff(sources) != 1) | (np.diff(targets) != 1)) + 1
     starts = np.concatenate(([0], breaks))[: sources.size]
     counts = np.diff(starts, append=sources.size)
-    return tuple(zip(sources[starts].tolist(), targets[starts].tolist(), counts.tolist(), strict=True))
+    return np.stack((sources[starts], targets[starts], counts), axis=1)
 
 
 @dataclass(frozen=True)
@@ -62,13 +71,16 @@ class PageCopy:
 
     src: torch.Tensor
     dst: torch.Tensor
-    runs: Sequence[PageRun]
+    runs: PageRuns
 
     def run(self) -> None:
         """Copy in host memory."""
         src, dst = self.src.numpy(), self.dst.numpy()
-        for first_source, first_target, count in self.runs:
+        for first_source, first_target, count in self.runs.tolist():
             dst[first_target : first_target + count] = src[first_source : first_source + count]
+
+
+Copy = TokenCopy | PageCopy
 
 
 class Device(Protocol):
@@ -82,17 +94,32 @@ class Device(Protocol):
     def buffer(self) -> torch.Tensor:
         """Flat uint8, zero at first, shared with every process that maps it."""
 
+    @property
+    def lost(self) -> str | None:
+        """Why the device can be used no more; None while it can. Host memory is never lost."""
+
     def export(self) -> Handle:
         """How another process maps the buffer."""
 
-    def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
-        """Run `copies` in order, after all that were handed in before. Thread-safe.
+    def pin(self, host: torch.Tensor) -> None:
+        """Make copies to and from `host` (flat uint8) run beside this process, until the device is closed.
 
-        The future ends when the last byte is written, with the exception if one failed.
+        Host memory needs no pinning among itself. Raises DeviceMemoryError.
+        """
+
+    def add_peer(self, peer: "Device") -> None:
+        """Let copies read `peer`'s memory, of a device of the same node, from now on."""
+
+    def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
+        """Run `copies` in order. Thread-safe. Without copies: whether the device still answers.
+
+        The future ends when the last byte is written, with the exception if one failed: then nothing of it is being
+        written any more, unless the device is lost, which it says by DeviceLost. Copies handed in one after the other
+        run in that order if they go the same way: from the host, to the host, or on the device.
         """
 
     def synchronize(self) -> None:
-        """Wait until all copies handed in so far have ended."""
+        """Wait until all copies handed in so far have ended, however they did."""
 
     def close(self) -> None:
         """End the copies and give up the memory; processes that mapped it keep it until they unmap it."""
@@ -109,3 +136,28 @@ def run_now(copies: Sequence[Copy]) -> Future[None]:
     else:
         done.set_result(None)
     return done
+
+
+def joined(parts: Sequence[Future[None]]) -> Future[None]:
+    """A future that ends after all `parts`, with the first failed one's exception; at once if there are none."""
+    whole: Future[None] = Future()
+    lock = threading.Lock()
+    waiting = len(parts)
+
+    def ended(_: Future[None] | None) -> None:
+        nonlocal waiting
+        with lock:
+            waiting -= 1
+            if waiting > 0:
+                return
+        errors = [error for part in parts if (error := part.exception()) is not None]
+        if errors:
+            whole.set_exception(errors[0])
+        else:
+            whole.set_result(None)
+
+    for part in parts:
+        part.add_done_callback(ended)
+    if not parts:
+        ended(None)
+    return whole

@@ -1,16 +1,17 @@
 """A pool's memory: one buffer on each device, all under one layout, copied in lockstep."""
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from radixd.gpu_pool.cpu import CpuDevice
 from radixd.gpu_pool.cpu_async import CpuAsyncDevice
-from radixd.gpu_pool.device import Copy, Device
+from radixd.gpu_pool.device import Copy, Device, joined
 from radixd.gpu_pool.handle import DeviceKind, Handle
+from radixd.gpu_pool.host import HostPool
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.meta import MetaDevice
 from radixd.gpu_pool.views import PoolViews, torch_views
@@ -34,22 +35,42 @@ class PoolMemory:
             name: what the memory is called in /proc/PID/maps.
             copy_delay_s: cpu_async only: how late its copies are.
         """
+        return cls._opened(
+            layout,
+            [partial(_open_device, kind, layout.nbytes, f"{name}-{rank}", copy_delay_s) for rank in range(count)],
+        )
+
+    @classmethod
+    def _opened(cls, layout: Layout, opening: Sequence[Callable[[], Device]]) -> Self:
+        """All devices or none."""
         devices: list[Device] = []
         with ExitStack() as undo:
-            for rank in range(count):
-                device = _open_device(kind, layout.nbytes, f"{name}-{rank}", copy_delay_s)
-                undo.callback(device.close)
-                devices.append(device)
+            for open_device in opening:
+                devices.append(open_device())
+                undo.callback(devices[-1].close)
             undo.pop_all()
         return cls(layout, devices)
+
+    @property
+    def lost(self) -> str | None:
+        """Why one of its devices can be used no more, or None. No copy of the pool means anything from then on."""
+        return next((device.lost for device in self.devices if device.lost is not None), None)
 
     def export(self) -> tuple[Handle, ...]:
         """What other processes need to map the memory, one handle a device."""
         return tuple(device.export() for device in self.devices)
 
+    def pin(self, host: HostPool) -> None:
+        """Make copies to and from `host` run beside this process, on every device; before the first of them.
+
+        Ends with this pool's close, which must come before the host pool's. Raises DeviceMemoryError.
+        """
+        if self.devices:
+            self.devices[0].pin(host.views.buffer)  # for all GPUs of the process at once
+
     def copy_async(self, plan: Callable[[PoolViews], Sequence[Copy]]) -> Future[None]:
         """Run the same plan on every device. The future ends when the last one has ended."""
-        return _joined([device.copy_async(plan(views)) for device, views in zip(self.devices, self.views, strict=True)])
+        return joined([device.copy_async(plan(views)) for device, views in zip(self.devices, self.views, strict=True)])
 
     def synchronize(self) -> None:
         """Wait until all copies handed in so far have ended, on every device."""
@@ -59,7 +80,7 @@ class PoolMemory:
     def close(self) -> None:
         """End all copies and give up the memory. Once only."""
         self.views = ()
-        for device in self.devices:
+        for device in reversed(self.devices):  # the first one keeps the host pinned for all
             device.close()
         self.devices = ()
 
@@ -78,26 +99,3 @@ def _open_device(kind: DeviceKind, nbytes: int, name: str, copy_delay_s: float) 
     if kind == "cpu_async":
         return CpuAsyncDevice(nbytes, name, copy_delay_s)
     return MetaDevice(nbytes)
-
-
-def _joined(parts: Sequence[Future[None]]) -> Future[None]:
-    """A future that ends after all `parts`, with the first failed one's exception."""
-    whole: Future[None] = Future()
-    lock = threading.Lock()
-    waiting = len(parts)
-
-    def ended(_: Future[None]) -> None:
-        nonlocal waiting
-        with lock:
-            waiting -= 1
-            if waiting:
-                return
-        errors = [error for part in parts if (error := part.exception()) is not None]
-        if errors:
-            whole.set_exception(errors[0])
-        else:
-            whole.set_result(None)
-
-    for part in parts:
-        part.add_done_callback(ended)
-    return whole

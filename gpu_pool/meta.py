@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from radixd.gpu_pool.device import Copy, run_now
+from radixd.gpu_pool.device import Copy, Device, run_now
 from radixd.gpu_pool.handle import Handle
 
 
@@ -14,6 +14,7 @@ class MetaDevice:
     """Every tensor has its shape and strides and no bytes; a copy does nothing."""
 
     kind: Final = "meta"
+    lost: Final = None
 
     def __init__(self, nbytes: int) -> None:
         self._buffer = torch.empty(nbytes, dtype=torch.uint8, device="meta")
@@ -26,6 +27,12 @@ class MetaDevice:
     def export(self) -> Handle:
         """No descriptor: a process makes its own MetaDevice."""
         return Handle(self.kind, self._buffer.numel())
+
+    def pin(self, host: torch.Tensor) -> None:
+        """Nothing to do."""
+
+    def add_peer(self, peer: Device) -> None:
+        """Nothing to do."""
 
     def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
         """An ended future."""

@@ -3,17 +3,15 @@
 A host page has the bytes of a page_first page whatever the device's layout, so what one layout saved another loads.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 
 import numpy.typing as npt
-import torch
 
 from radixd.gpu_pool.device import PageCopy, page_runs
 from radixd.gpu_pool.host import HostPool
 from radixd.gpu_pool.memory import PoolMemory
 from radixd.gpu_pool.pairs import IdRange, MoveError, checked_pairs
-from radixd.gpu_pool.views import PoolViews
+from radixd.gpu_pool.views import same_bytes
 
 
 def save_pages(
@@ -27,7 +25,7 @@ def save_pages(
     """
     devices, hosts = _tiers(memory, host)
     runs = page_runs(*checked_pairs(device_pages, devices, host_pages, hosts))
-    return memory.devices[0].copy_async([PageCopy(*pair, runs) for pair in _same_bytes(memory.views[0], host.views)])
+    return memory.devices[0].copy_async([PageCopy(*pair, runs) for pair in same_bytes(memory.views[0], host.views)])
 
 
 def load_pages(
@@ -40,7 +38,7 @@ def load_pages(
     devices, hosts = _tiers(memory, host)
     runs = page_runs(*checked_pairs(host_pages, hosts, device_pages, devices))
     return memory.copy_async(
-        lambda views: [PageCopy(there, here, runs) for here, there in _same_bytes(views, host.views)]
+        lambda views: [PageCopy(there, here, runs) for here, there in same_bytes(views, host.views)]
     )
 
 
@@ -53,9 +51,3 @@ def _tiers(memory: PoolMemory, host: HostPool) -> tuple[IdRange, IdRange]:
         IdRange("device pages", 1, memory.layout.physical_pages),
         IdRange("host pages", 1, host.layout.physical_pages),
     )
-
-
-def _same_bytes(device: PoolViews, host: PoolViews) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
-    """The tensors, page by page along their first axis, of which device and host hold the same bytes."""
-    theirs = host.page_rows if device.layout.kind == "page_first" else host.layer_rows
-    return tuple(zip(device.page_rows, theirs, strict=True))

@@ -1,7 +1,7 @@
 """The pool's flat buffer as tensors: what kernels take, region by region and layer by layer. No copies."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import torch
@@ -54,20 +54,21 @@ class PoolViews:
 
     @cached_property
     def token_rows(self) -> tuple[torch.Tensor, ...]:
-        """All bytes of a slot as integer words: tensors [physical pages, page_size, words], in any order.
+        """All bytes of a slot as integer words: tensors [physical pages, page_size, layers, words], in any order.
 
-        One for each layer of a component that keeps its regions in rows, one for each region of the others.
+        One for each component that keeps its regions in rows, one for each region of the others; the layers are
+        those that have the component. So few tensors whatever the model: a GPU pays for each by the launch.
         """
         layout = self.layout
         rows: list[torch.Tensor] = []
         for component in layout.geometry.components:
-            for layer in component.layers:
-                if component.arrangement == "rows":
-                    rows.append(_words(self.buffer, layout.page_view(component.name, layer), component.bytes_per_token))
-                    continue
-                for region in component.regions:
-                    view = layout.view(component.name, layer, region.name)
-                    rows.append(_words(self.buffer, view, region.bytes_per_token))
+            if component.arrangement == "rows":
+                views = [layout.page_view(component.name, layer) for layer in component.layers]
+                rows.append(_words(self.buffer, views, component.bytes_per_token))
+                continue
+            for region in component.regions:
+                views = [layout.view(component.name, layer, region.name) for layer in component.layers]
+                rows.append(_words(self.buffer, views, region.bytes_per_token))
         return tuple(rows)
 
     @cached_property
@@ -89,6 +90,16 @@ class PoolViews:
         return tuple(self._pages[component.name][layer] for component in components for layer in component.layers)
 
 
+def same_bytes(ours: PoolViews, theirs: PoolViews) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of tensors, page by page along their first axis, that hold the same bytes of a page in both layouts.
+
+    The geometries must be equal. One pair where both are page_first, else one for each layer of each component.
+    """
+    if ours.layout.kind == theirs.layout.kind == "page_first":
+        return tuple(zip(ours.page_rows, theirs.page_rows, strict=True))
+    return tuple(zip(ours.layer_rows, theirs.layer_rows, strict=True))
+
+
 def torch_views(buffer: torch.Tensor, layout: Layout) -> PoolViews:
     """Views of `buffer` (flat uint8 of exactly `layout.nbytes`), on any device, `meta` included."""
     return PoolViews(buffer, layout)
@@ -101,10 +112,14 @@ def _strided(buffer: torch.Tensor, view: View) -> torch.Tensor:
     )
 
 
-def _words(buffer: torch.Tensor, view: View, row_bytes: int) -> torch.Tensor:
-    """`view` with its last axis, `row_bytes` long and contiguous, as the widest integers that all its offsets allow."""
-    outer = view.strides[:-1]
-    size = math.gcd(8, view.offset, row_bytes, buffer.numel(), *outer)
-    shape = (*view.shape[:-1], row_bytes // size)
-    strides = (*(stride // size for stride in outer), 1)
-    return buffer.view(WORDS[size]).as_strided(shape, strides, view.offset // size)
+def _words(buffer: torch.Tensor, views: Sequence[View], row_bytes: int) -> torch.Tensor:
+    """Equal `views`, one a layer and evenly spaced, as one tensor of [pages, page_size, layers, words].
+
+    Their last axis, `row_bytes` long and contiguous, becomes the widest integers that all its offsets allow.
+    """
+    first, pages_and_tokens = views[0], views[0].strides[:-1]
+    spacing = views[1].offset - first.offset if len(views) > 1 else row_bytes
+    size = math.gcd(8, first.offset, spacing, row_bytes, buffer.numel(), *pages_and_tokens)
+    shape = (*first.shape[:-1], len(views), row_bytes // size)
+    strides = (*(stride // size for stride in pages_and_tokens), spacing // size, 1)
+    return buffer.view(WORDS[size]).as_strided(shape, strides, first.offset // size)

@@ -16,7 +16,7 @@ def main() -> None:
     slots = torch.tensor([int(slot) for slot in sys.stdin.readline().split()])
     with attach(ticket) as attachment:
         rows = attachment.views[0].token_rows[0]
-        rows[slots // rows.shape[1], slots % rows.shape[1], 0] = slots.to(rows.dtype)
+        rows[slots // rows.shape[1], slots % rows.shape[1], 0, 0] = slots.to(rows.dtype)
         print("wrote", flush=True)
         sys.stdin.read()
 

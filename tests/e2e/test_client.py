@@ -353,7 +353,7 @@ def test_workers_attach_with_a_ticket_and_share_the_bytes(session: Session):
         worker.stdin.flush()
         assert worker.stdout.readline() == "wrote\n"
         rows = session.attach().views[0].token_rows[0]
-        assert rows[slots // P, slots % P, 0].tolist() == slots.astype(rows.numpy().dtype).tolist()
+        assert rows[slots // P, slots % P, 0, 0].tolist() == slots.astype(rows.numpy().dtype).tolist()
     finally:
         worker.communicate(timeout=60)
 

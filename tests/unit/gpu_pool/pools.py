@@ -1,10 +1,12 @@
-"""The type of the `make_pool` fixture."""
+"""The type of the `make_pool` fixture, and the kinds of devices with memory."""
 
 from typing import Protocol
 
 from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import LayoutKind
 from radixd.gpu_pool.memory import PoolMemory
+
+KINDS: tuple[DeviceKind, ...] = ("cpu", "cpu_async")
 
 
 class MakePool(Protocol):

@@ -71,7 +71,12 @@ def test_rows_cover_all_bytes_and_a_tokens_are_no_uint8(name: str, kind: LayoutK
     views = torch_views(torch.zeros(layout.nbytes, dtype=torch.uint8), layout)
     tokens, pages, layers = views.token_rows, views.page_rows, views.layer_rows
     assert {rows.dtype for rows in tokens} == {torch.int64, torch.int32}
-    assert sum(rows.shape[-1] * rows.element_size() for rows in tokens) == layout.geometry.bytes_per_token
+    assert sum(rows[1, 2].numel() * rows.element_size() for rows in tokens) == layout.geometry.bytes_per_token
+    assert [rows.shape[2] for rows in tokens] == [
+        len(component.layers)
+        for component in layout.geometry.components
+        for _ in (component.regions if component.arrangement == "planes" else (component,))
+    ], "one tensor for all layers: what a GPU pays for by the launch"
     for rows in (pages, layers):
         assert all(page[1].is_contiguous() and page.dtype == torch.uint8 for page in rows)
         assert sum(page[1].numel() for page in rows) == layout.geometry.bytes_per_page
