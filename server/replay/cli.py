@@ -3,7 +3,9 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import get_args
 
+from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.paths import default_socket
 from radixd.server.cli.command import Commands, add_command
 from radixd.server.cli.numbers import count, positive
@@ -68,7 +70,7 @@ def _add_pool_flags(parser: argparse.ArgumentParser) -> None:
     )
     pool.add_argument("--geometry", metavar="NAME", help="as for `radixd serve` (default: glm-5.3)")
     pool.add_argument(
-        "--device", choices=("cpu", "cpu_async", "meta"),
+        "--device", choices=get_args(DeviceKind),
         help="meta has no memory: no byte is checked (default: cpu; with --trace meta)",
     )  # fmt: skip
     pool.add_argument(

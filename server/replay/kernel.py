@@ -18,13 +18,21 @@ class Kernel:
         self._journal = journal
 
     def run(self, works: Sequence[Work]) -> None:
-        """One step, as it was launched: page tables that have changed since then do not concern it."""
+        """One step, as it was launched: page tables that have changed since then do not concern it.
+
+        It has completed on return, and so has whatever was written before it.
+        """
         for work in works:
             for read in work.reads:
                 self.check(work.running, read)
             for write in work.writes:
                 self.write(write)
             work.running.completed = work.stop
+        self.synchronize()
+
+    def synchronize(self) -> None:
+        """Return when the memory holds all that was written: only then may an engine call a step completed."""
+        self._memory.synchronize()
 
     def write(self, access: Access) -> None:
         """Put KV in place."""

@@ -58,6 +58,7 @@ def _prefill(session: Session, kernel: Kernel, running: RunningRequest, opened: 
     kernel.poison(lease, hit // session.page_size)
     kernel.write(Access(pages, hit, running.seeds[hit:]))
     kernel.check(running, Access(pages, 0, running.seeds))
+    kernel.synchronize()
     session.step(launched=session.launched + 1, completed=session.completed + 1)
     return lease
 

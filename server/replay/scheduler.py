@@ -16,6 +16,7 @@ from radixd.server.replay.journal import Journal
 from radixd.server.replay.kernel import Kernel
 from radixd.server.replay.one_by_one import run_one_by_one
 from radixd.server.replay.running import MODEL, RunningRequest
+from radixd.server.replay.slot_block import BlockBytes, HostBlock, slot_blocks
 from radixd.server.replay.slot_bytes import NoBytes, PoolBytes, SlotBytes
 from radixd.server.replay.tally import Failure
 from radixd.server.replay.workload import Workload, WorkloadChoice
@@ -95,7 +96,16 @@ def _memory(session: Session) -> SlotBytes:
     if not session.opened.attach_socket:
         return NoBytes()
     attachment = session.attach()
-    return PoolBytes(attachment.layout, [views.buffer.numpy() for views in attachment.views])
+    layout = attachment.layout
+    blocks: list[BlockBytes] = []
+    for buffer in (views.buffer for views in attachment.views):
+        if buffer.is_cuda:
+            from radixd.server.replay.gpu_block import GpuBlock  # brings torch, as attaching has
+
+            blocks += [GpuBlock(place, buffer) for place in slot_blocks(layout)]
+        else:
+            blocks += [HostBlock(place, buffer.numpy()) for place in slot_blocks(layout)]
+    return PoolBytes(layout.geometry.page_size, blocks)
 
 
 def _requests(job: Job, workload: Workload, page_size: int, ended: frozenset[int]) -> Iterator[RunningRequest]:

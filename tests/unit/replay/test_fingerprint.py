@@ -4,10 +4,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 
 from radixd.gpu_pool.layout import Layout, LayoutKind
 from radixd.gpu_pool.presets import load_geometry
 from radixd.server.replay.fingerprint import poison_seeds, root_seed, token_seeds
+from radixd.server.replay.gpu_block import GpuBlock
+from radixd.server.replay.slot_block import BlockBytes, HostBlock, slot_blocks
 from radixd.server.replay.slot_bytes import Mismatch, PoolBytes
 
 PAGES = 6
@@ -20,7 +23,10 @@ class Pool:
     def __init__(self, geometry: str = "tiny", kind: LayoutKind = "page_first") -> None:
         self.layout = Layout(load_geometry(geometry), kind, PAGES)
         self.memory = np.zeros(self.layout.nbytes, dtype=np.uint8)
-        self.bytes = PoolBytes(self.layout, [self.memory])
+        self.bytes = PoolBytes(self.layout.geometry.page_size, self.blocks())
+
+    def blocks(self) -> list[BlockBytes]:
+        return [HostBlock(place, self.memory) for place in slot_blocks(self.layout)]
 
     def wrong(self, pages: list[int], start: int, seeds: np.ndarray) -> list[Mismatch]:
         found: list[Mismatch] = []
@@ -126,3 +132,32 @@ def test_a_swapped_stale_foreign_or_unwritten_page_shows() -> None:
     assert len(pool.wrong([1, 2, 3, 4], 0, token_seeds(ROOT, edited))) == 4
     pool.write([3], 0, poison_seeds(1, 1, 64))
     assert [wrong.page for wrong in pool.wrong([1, 2, 3, 4], 0, seeds)] == [3]
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("geometry", ["tiny", "llama-8b", "glm-5.3"])
+def test_kernels_write_what_the_cpu_writes(geometry: str, kind: LayoutKind) -> None:
+    """On tensors that the CPU can compare; where they lie is torch's affair."""
+    pool, other = Pool(geometry, kind), Pool(geometry, kind)
+    gpu = PoolBytes(64, [GpuBlock(place, torch.from_numpy(other.memory)) for place in slot_blocks(other.layout)])
+    table, seeds = np.array([5, 1, 4, 2, 6], dtype=np.int32), token_seeds(ROOT, TOKENS)
+    for start, stop in ((0, 7), (7, 130), (130, 300)):
+        assert pool.bytes.write(table, start, seeds[start:stop]) == gpu.write(table, start, seeds[start:stop])
+    assert (pool.memory == other.memory).all()
+    found: list[Mismatch] = []
+    assert gpu.check(table, 0, seeds, found) == pool.bytes.check(table, 0, seeds, found)
+    assert not found
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("name", ["latent", "index.key", "index.scale"])
+def test_kernels_find_the_wrong_byte_that_the_cpu_finds(name: str, kind: LayoutKind) -> None:
+    pool, seeds = Pool(kind=kind), token_seeds(ROOT, TOKENS[:64])
+    pool.write([3], 0, seeds)
+    (wrong,) = [place for place in slot_blocks(pool.layout) if place.name == name]
+    layers, _, token, _ = wrong.strides
+    pool.memory[wrong.offset + (wrong.shape[0] - 1) * layers + 3 * wrong.strides[1] + 5 * token] ^= 1
+    gpu = PoolBytes(64, [GpuBlock(place, torch.from_numpy(pool.memory)) for place in slot_blocks(pool.layout)])
+    found: list[Mismatch] = []
+    gpu.check(np.array([3], dtype=np.int32), 0, seeds, found)
+    assert found == pool.wrong([3], 0, seeds) == [Mismatch(3, 5, name, wrong.layers[-1])]
