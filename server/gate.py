@@ -1,5 +1,6 @@
 """Which phase the daemon is in, and what every call is told in it."""
 
+import time
 from enum import StrEnum
 
 from radixd.server.cache.refusal import Reason, Refusal
@@ -17,7 +18,20 @@ class Gate:
     """Open while the daemon serves. Owned by the event loop; read it before each piece of new work."""
 
     def __init__(self) -> None:
-        self.state = State.STARTING
+        self._enter(State.STARTING)
+
+    @property
+    def state(self) -> State:
+        """The phase now."""
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._enter(state)
+
+    def _enter(self, state: State) -> None:
+        self._state = state
+        self.since = time.monotonic()  # in seconds, when the phase began
 
     def check(self) -> None:
         """Return while serving; refuse with STARTING or DRAINING otherwise."""

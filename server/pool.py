@@ -21,6 +21,7 @@ from radixd.server.host_tier import HostTier
 from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.served_pool import Snapshot
+from radixd.server.sessions.work import Work
 from radixd.server.traffic import Traffic
 from radixd.server.warm_start import HOST_PAGES
 
@@ -43,6 +44,7 @@ class Pool:
         self.policy = config.policy
         self.speculative: Speculative = config.speculative
         self.cache = PrefixCache(_cache_config(config, limits))
+        self.work = Work()
         self.memory: PoolMemory | None = None
         """None until `allocate`, and for ever on the device kind meta."""
         self.broken: str | None = None

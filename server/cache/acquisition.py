@@ -92,8 +92,7 @@ class Acquisition:
         if self._config.write_policy is WritePolicy.WRITE_THROUGH_SELECTIVE:
             self._demoter.save_path(anchor, min_hits=2)
         arriving = (matched - parts.resident) * size
-        self._counters.requested_tokens += known
-        self._counters.hit_tokens += matched * size
+        self._counters.acquired(known, matched * size)
         self._counters.host_hit_tokens += arriving
         return AcquireResult(lease.lease_id, matched * size, arriving, rollback, table.pages.copy(), loading)
 

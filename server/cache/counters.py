@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from radixd.server.cache.histogram import TOKENS, Histogram
+
+LOCK_SECONDS = (0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0)
 
 
 @dataclass(slots=True)
@@ -26,3 +30,17 @@ class Counters:
     promote_failed_pages: int = 0
     offloaded_pages: int = 0
     restored_pages: int = 0
+    operator_evicted_pages: int = 0  # of evicted_pages, those that an operator asked for
+    pairs_saved: int = 0  # P²/2 for each hit of P tokens: an indexer scores every token against those before it
+    pairs_left: int = 0  # P·S for each: the S tokens that follow are still scored against the hit's
+    hit_length: Histogram = field(default_factory=lambda: Histogram(TOKENS))  # of each Acquire, misses as 0
+    lease_length: Histogram = field(default_factory=lambda: Histogram(TOKENS))  # tokens known to it at its end
+    lock_seconds: Histogram = field(default_factory=lambda: Histogram(LOCK_SECONDS))  # held by leases that have ended
+
+    def acquired(self, known: int, prefix: int) -> None:
+        """Counts an Acquire of `known` tokens that found the first `prefix` of them."""
+        self.requested_tokens += known
+        self.hit_tokens += prefix
+        self.hit_length.observe(prefix)
+        self.pairs_saved += prefix * prefix // 2
+        self.pairs_left += prefix * (known - prefix)

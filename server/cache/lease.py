@@ -36,8 +36,8 @@ class Lease:
     """One request. Lengths are in tokens: published ≤ pending, written ≤ known."""
 
     __slots__ = (
-        "anchor", "barred", "close", "copies", "ended", "joined", "lease_id", "load", "namespace", "pending",
-        "priority", "published", "readable", "reserved", "retain_seconds", "saved", "session_id", "state",
+        "anchor", "barred", "close", "copies", "ended", "joined", "lease_id", "load", "locked_at", "namespace",
+        "pending", "priority", "published", "readable", "reserved", "retain_seconds", "saved", "session_id", "state",
         "steps_over", "table", "tokens", "written",
     )  # fmt: skip
 
@@ -57,6 +57,7 @@ class Lease:
         self.priority = priority
         self.retain_seconds = retain_seconds
         self.state = LeaseState.WAITING
+        self.locked_at = 0.0  # clock time of the Acquire or Restore that made it active
         self.anchor: Node | None = None  # receipt of its lock, or keep: the end of the published prefix
         self.table = PageTable(NO_PAGES)
         self.published = 0

@@ -87,7 +87,7 @@ class PrefixCache:
         self.residence = residence = Residence(tree, self.device, self.host)
         self.admission = admission = Admission(self.device, residence)
         self.copies = copies = Copies()
-        host = HostSpace(self.host, residence)
+        self.host_space = host = HostSpace(self.host, residence)
         self._demoter = Demoter(config, tree, residence, self.device, host, admission, copies, counters)
         promoter = Promoter(tree, residence, self.device, admission, copies, counters, self.sessions, size)
         self._preemption = Preemption(residence, self.ledger, host, admission, copies, counters, self.sessions, size)
@@ -172,6 +172,8 @@ class PrefixCache:
         """Ends a session at once and for good. Returns pages left retired until prove_gone."""
         session = self.session(session_id)
         del self.sessions[session_id]
+        for lease in session.leases.values():
+            self._count_end(lease)
         return self.endings.end_session(session, proved_gone)
 
     def prove_gone(self, session_id: int) -> int:
@@ -238,6 +240,7 @@ class PrefixCache:
         session = self.session(session_id)
         lease = self._new_lease(session, namespace, tokens, priority, retain_seconds)
         result = self._acquisition.activate(lease, max_tokens, allocate_to, reserve_to)
+        lease.locked_at = self._clock()
         session.leases[lease.lease_id] = lease
         return result
 
@@ -254,7 +257,9 @@ class PrefixCache:
         lease = self._lease(session_id, lease_id)
         check_state(lease, LeaseState.WAITING)
         check_limit("leases", self.session(session_id).held_leases, self.config.max_leases)
-        return self._acquisition.activate(lease, max_tokens, allocate_to, reserve_to)
+        result = self._acquisition.activate(lease, max_tokens, allocate_to, reserve_to)
+        lease.locked_at = self._clock()
+        return result
 
     def _new_lease(
         self, session: Session, namespace: Namespace, tokens: bytes, priority: int, retain_seconds: float | None
@@ -358,6 +363,7 @@ class PrefixCache:
             check_arrived(lease)
 
         lease.tokens.append(tokens)
+        self._count_end(lease)
         session.untell(lease_id)
         if keep:
             session.leases[lease_id] = lease.successor()
@@ -408,7 +414,9 @@ class PrefixCache:
         """Brings an offloaded lease back, to pages wherever there are some."""
         lease = self._lease(session_id, lease_id)
         check_state(lease, LeaseState.OFFLOADED)
-        return self._acquisition.restore(lease, allocate_to, reserve_to)
+        result = self._acquisition.restore(lease, allocate_to, reserve_to)
+        lease.locked_at = self._clock()
+        return result
 
     def take_plans(self) -> tuple[CopyPlan, ...]:
         """Copies to carry out, in order, after what take_journal gives has been written."""
@@ -450,6 +458,7 @@ class PrefixCache:
         self.tick()
         evicted = self.admission.evict(min(pages, self.device.evictable))
         self.counters.evicted_pages += evicted
+        self.counters.operator_evicted_pages += evicted
         return evicted
 
     def flush(self) -> FlushResult:
@@ -491,6 +500,12 @@ class PrefixCache:
         """The host tier's ledger now."""
         ledger = self.host.ledger
         return HostOccupancy(ledger.total, ledger.free, self.host.evictable, self.host.protected, ledger.leased)
+
+    def _count_end(self, lease: Lease) -> None:
+        if lease.state is not LeaseState.WAITING:
+            self.counters.lease_length.observe(len(lease.tokens))
+        if lease.active:
+            self.counters.lock_seconds.observe(self._clock() - lease.locked_at)
 
     # --- checks
 

@@ -47,25 +47,34 @@ class BatchRun:
     def __init__(self, session: ServedSession, batch: cache_pb2.Batch):
         self._session = session
         self._scope = Scope(session, session.pool.cache)
+        self._began = perf_counter()
         self._left: Iterator[cache_pb2.Operation] = iter(batch.operations)
         self._reply = cache_pb2.BatchReply()
         self._short_groups: set[int] = set()
         self._room = session.limits.message_bytes // 2  # for results; the other half is for what else a reply tells
 
     def proceed(self) -> bool:
-        until = perf_counter() + YIELD_SECONDS
+        work, now = self._session.pool.work, perf_counter()
+        until = now + YIELD_SECONDS
         for operation in self._left:
-            self._carry_out(operation, self._reply.results.add())
-            if perf_counter() > until:
+            verb, began = operation.WhichOneof("verb"), now
+            refusal = self._carry_out(verb, operation, self._reply.results.add())
+            now = perf_counter()
+            work.operation(verb, refusal, now - began)
+            if now > until:
                 return False
         return True
 
     def reply(self, seq: int, epoch: int) -> bytes:
         fill_head(self._reply, self._session, seq, epoch)
-        return self._reply.SerializeToString()
+        wire = self._reply.SerializeToString()
+        self._session.pool.work.batch(len(self._reply.results), perf_counter() - self._began)
+        return wire
 
-    def _carry_out(self, operation: cache_pb2.Operation, result: cache_pb2.OperationResult) -> None:
-        group, verb = operation.group, operation.WhichOneof("verb")
+    def _carry_out(
+        self, verb: str | None, operation: cache_pb2.Operation, result: cache_pb2.OperationResult
+    ) -> Refusal | None:
+        group = operation.group
         if group in self._short_groups:
             message = f"an earlier operation of group {group} met NO_PAGES; send this one again with the next Batch"
             refusal: Refusal | None = Refusal(Reason.SKIPPED, message)
@@ -84,6 +93,7 @@ class BatchRun:
         if verb == "acquire":
             opened = result.acquire.lease_id if refusal is None else FAILED
         self._scope.opened.append(opened)
+        return refusal
 
 
 class VerbResponse(Protocol):
@@ -98,15 +108,18 @@ class VerbResponse(Protocol):
 class VerbRun:
     """A unary call: one operation, whose refusal is the whole answer."""
 
-    def __init__(self, session: ServedSession, response: VerbResponse, verb: Callable[[Scope], None]):
+    def __init__(self, session: ServedSession, response: VerbResponse, name: str, verb: Callable[[Scope], None]):
         self._session = session
         self._response = response
+        self._name = name
         self._verb = verb
         self._refusal: Refusal | None = None
 
     def proceed(self) -> bool:
+        began = perf_counter()
         scope = Scope(self._session, self._session.pool.cache)
         self._refusal = attempt(self._session, lambda: self._verb(scope))
+        self._session.pool.work.operation(self._name, self._refusal, perf_counter() - began)
         return True
 
     def reply(self, seq: int, epoch: int) -> Reply:

@@ -71,13 +71,14 @@ def _verb(
     verb: Callable[[Scope, RequestT, ResponseT], None],
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     receive = receiver(request_type)
+    name = request_type.__name__.removesuffix("Request").lower()
 
     async def respond(wire: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         response = response_type()
         try:
             digest, request = receive(wire)
             session = dispatch.admit(request.call)
-            run = VerbRun(session, response, lambda scope: verb(scope, request, response))
+            run = VerbRun(session, response, name, lambda scope: verb(scope, request, response))
             reply = await dispatch.answer(session, request.call, digest, run)
         except Refusal as refusal:
             reply = refusal

@@ -9,6 +9,7 @@ from radixd.server.cache.prefix_cache import PrefixCache
 from radixd.server.cache.refusal import Reason
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
+from radixd.server.sessions.work import Work
 
 
 class Snapshot(NamedTuple):
@@ -23,6 +24,7 @@ class ServedPool(Protocol):
 
     name: str
     cache: PrefixCache
+    work: Work
     geometry: Geometry
     layout_kind: str
     device_kind: str

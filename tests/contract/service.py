@@ -20,6 +20,7 @@ from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.sessions.served_pool import Snapshot
+from radixd.server.sessions.work import Work
 from radixd.v1 import admin_pb2, admin_pb2_grpc, cache_pb2_grpc, session_pb2_grpc
 
 EPOCH = 1_700_000_000_000_000_000
@@ -46,6 +47,7 @@ class LedgerPool:
         self.broken: str | None = None
         self.broken_reason = Reason.BROKEN_INVARIANT
         self.journal = ""
+        self.work = Work()
         self.moves: list[tuple[MovePlan, Callable[[str], None]]] = []
         self.cache = PrefixCache(
             CacheConfig(

@@ -22,6 +22,7 @@ from radixd.server.sessions.opening import Opening
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.sessions.served_pool import Snapshot
 from radixd.server.sessions.served_session import ServedSession
+from radixd.server.sessions.work import Work
 from tests.sequences import seq
 
 EPOCH = 7
@@ -44,6 +45,7 @@ class LedgerPool:
         self.broken: str | None = None
         self.broken_reason = Reason.BROKEN_INVARIANT
         self.journal = ""
+        self.work = Work()
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
         raise AssertionError("nothing moves here")
