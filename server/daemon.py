@@ -19,7 +19,7 @@ from radixd.server.copier import Copier
 from radixd.server.gate import Gate, State
 from radixd.server.grpc_server import BindError, GrpcServer
 from radixd.server.lockfile import AlreadyRunning, LockFile
-from radixd.server.metrics import Metrics
+from radixd.server.observability.metrics import Metrics
 from radixd.server.pool import Pool
 from radixd.server.rpc import add_services
 from radixd.server.service_notify import ServiceNotify
@@ -79,14 +79,14 @@ class Daemon:
             stop.callback(self._close, pool)
         await self._grpc.start()
         stop.push_async_callback(self._grpc.stop, 0)
-        metrics = self._start_web(stop)
+        self._start_web(stop)
         if not await self._allocate(signals):
             return False
         for pool in self._pools.values():
             pool.adopt()
         self._attach.start()
         stop.push_async_callback(self._attach.close)
-        ticking = asyncio.create_task(self._tick(metrics))
+        ticking = asyncio.create_task(self._tick())
         stop.callback(ticking.cancel)
         # What start-up made lives as long as the daemon: collections need not look at it again.
         gc.collect()
@@ -211,14 +211,15 @@ class Daemon:
             except DeviceMemoryError as error:
                 raise PoolMemoryError(str(error)) from error
 
-    def _start_web(self, stop: AsyncExitStack) -> Metrics | None:
+    def _start_web(self, stop: AsyncExitStack) -> None:
         """The status page, health and metrics; before the pools are there, to say that they are not."""
         address = self._config.metrics
         if address is None:
-            return None
+            return
         from radixd.server.web import serve_web
 
-        metrics = Metrics(self._pools, self._registry)
+        metrics = Metrics(self._pools, self._registry, self._gate, self._config.drain_seconds)
+        stop.callback(metrics.close)
         try:
             web = serve_web(address, self._pools, self._registry, self._gate, metrics.families)
         except OSError as error:
@@ -226,9 +227,8 @@ class Daemon:
             raise StartupError(message) from error
         stop.push_async_callback(web.close)
         log.info("status page on http://%s, metrics on http://%s/metrics", web.address, web.address)
-        return metrics
 
-    async def _tick(self, metrics: Metrics | None) -> None:
+    async def _tick(self) -> None:
         """Tell the registry and the caches that time has passed."""
         last = time.monotonic()
         while True:
@@ -236,8 +236,6 @@ class Daemon:
             self._notify.alive()
             now = time.monotonic()
             elapsed, last = now - last, now
-            if metrics is not None:
-                metrics.loop_lag.observe(max(0.0, elapsed - TICK_SECONDS))
             try:
                 self._registry.tick(elapsed)
             except Exception:  # the next tick may fare better, and without ticks no silence ever ends

@@ -12,7 +12,7 @@ from radixd.server.host_journal import HostJournal
 from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.served_pool import ServedPool, Snapshot
 from radixd.server.traffic import Traffic
-from radixd.server.warm_start import HOST_PAGES, adopt, read_state
+from radixd.server.warm_start import HOST_PAGES, Found, adopt, read_state
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.host import HostPool
@@ -40,6 +40,8 @@ class HostTier:
         self._traffic = traffic
         self._memory: PoolMemory | None = None
         self._host: HostPool | None = None
+        self.found: Found | None = None
+        """What this start found in the state directory; None where there is none."""
         self._recovered: Recovered | None = None
         self._held: list[CopyPlan] = []  # to the host, while the journal does not let them begin
         self._copying: set[asyncio.Future[None]] = set()
@@ -66,6 +68,7 @@ class HostTier:
         assert self._host is not None
         journal = adopt(self._pool.name, self._directory, self._host, self._cache, self._recovered)
         self.journal = HostJournal(self._pool.name, self._directory, journal, self._host, self._copier)
+        self.found = Found(self._recovered.verdict, self._recovered.pages, self._recovered.dropped)
         self._recovered = None
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,22 @@ from radixd.server.cache.ledger import Owner
 from radixd.server.cache.prefix_cache import PrefixCache
 from radixd.server.journal.header import Header, Verdict
 from radixd.server.journal.journal import Journal
-from radixd.server.journal.recovery import Recovered, recover
+from radixd.server.journal.recovery import Dropped, Recovered, recover
 from radixd.server.journal.stamp import read_stamp, write_stamp
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.host import HostPool
 
 log = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """What became of a state directory: its pages that were adopted, and those that were not."""
+
+    verdict: Verdict
+    pages: int
+    dropped: Dropped
+
 
 PROGRESS_SECONDS = 5.0
 HOST_PAGES = "host.pages"

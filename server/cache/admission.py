@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from radixd.server.cache.histogram import Histogram
 from radixd.server.cache.lease import Lease
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.residence import Residence
 from radixd.server.cache.results import PageIds
 from radixd.server.cache.tier import Tier
-
-REFUSED_PAGES = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384)
-SHORTAGES = ("never_fits", "reserved", "retired", "held", "host")
-"""Why pages were refused: the pool is too small; what is there was promised to others; given-up pages have yet to come
-free; leases hold the rest; the host tier is full."""
 
 
 class Admission:
@@ -30,8 +24,6 @@ class Admission:
         self._residence = residence
         self.reserved = 0
         self.reserved_by: Counter[int] = Counter()  # by session
-        self.refusals = dict.fromkeys(SHORTAGES, 0)
-        self.refused_pages = Histogram(REFUSED_PAGES)  # needed by what was refused, the host's aside
         self.growing = 0  # active leases with no reservation left: an Acquire leaves each a page
 
     @property
@@ -48,7 +40,6 @@ class Admission:
         """Refuses what the empty pool could not hold."""
         total = self._ledger.total
         if pages > total:
-            self._count_refusal("never_fits", pages)
             message = f"needs {pages} pages, the pool has {total}: at most {total * page_size} tokens fit; do not retry"
             facts: dict[str, int | str] = {"needed": pages, "max_pages": total, "max_tokens": total * page_size}
             raise Refusal(Reason.NEVER_FITS, message, facts=facts)
@@ -107,18 +98,7 @@ class Admission:
         self.reserved_by[lease.session_id] += sign * reserved
         self.growing += sign * (lease.reserved == 0)
 
-    def _shortage(self, needed: int) -> str:
-        room = self._ledger.free + self._device.evictable
-        if needed <= room:
-            return "reserved"
-        return "retired" if needed <= room + self._ledger.retired else "held"
-
-    def _count_refusal(self, shortage: str, pages: int) -> None:
-        self.refusals[shortage] += 1
-        self.refused_pages.observe(pages)
-
     def _no_pages(self, needed: int, max_fit: int) -> Refusal:
-        self._count_refusal(self._shortage(needed), needed)
         facts: dict[str, int | str] = {
             "needed": needed,
             "max_fit": max_fit,

@@ -162,7 +162,6 @@ class Preemption:
         lease.copy_over()
 
     def _no_host_pages(self, needed: int) -> Refusal:
-        self._admission.refusals["host"] += 1
         message = f"not now: the lease needs {needed} host pages, {self._host.room} can be had; retry, or release it"
         facts: dict[str, int | str] = {"needed": needed, "max_fit": self._host.room, "tier": "host"}
         return Refusal(Reason.NO_PAGES, message, facts=facts)

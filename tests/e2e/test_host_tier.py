@@ -211,8 +211,8 @@ def test_a_snapshot_is_taken_on_demand_and_one_scrape_adds_up(start_daemon: Star
         assert done.stdout == f"35 host pages stand in {state}/default\n", done.stderr
         assert live_pages(state) == 35
         series = scrape(daemon)
-        pages = {name: value for name, value in series.items() if 'tier="host"' in name and "radixd_pages" in name}
-        assert sum(pages.values()) == series['radixd_host_pool_pages{pool="default"}'] == 200
+        pages = [value for name, value in series.items() if 'tier="host"' in name and name.startswith("radixd_pages{")]
+        assert sum(pages) == series['radixd_pool_pages{pool="default",tier="host"}'] == 201
         assert series['radixd_copies_total{kind="demote",pool="default"}'] == len(PROMPTS)
         assert series['radixd_copy_bytes_total{kind="demote",pool="default"}'] == 35 * pool_of(daemon).page_bytes
         assert series['radixd_copies_in_flight{pool="default"}'] == 0

@@ -15,7 +15,7 @@ from radixd.server.config import Address
 from radixd.server.config_file import read_config
 from radixd.server.copier import Copier
 from radixd.server.gate import Gate, State
-from radixd.server.metrics import Metrics
+from radixd.server.observability.metrics import Metrics
 from radixd.server.pool import Pool
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
@@ -43,9 +43,11 @@ async def pool() -> Pool:
 async def served(pool: Pool, gate: Gate, address: Address = ANYWHERE) -> AsyncIterator[WebListener]:
     pools = {pool.name: pool}
     registry = SessionRegistry(pools, 1, Limits(), Liveness(), "")
-    web = serve_web(address, pools, registry, gate, Metrics(pools, registry).families)
+    metrics = Metrics(pools, registry, gate, drain_seconds=10)
+    web = serve_web(address, pools, registry, gate, metrics.families)
     yield web
     await web.close()
+    metrics.close()
 
 
 def get_now(web: WebListener, path: str, **headers: str) -> tuple[int, str, Message]:

@@ -1,0 +1,95 @@
+"""What Prometheus scrapes, read in one instant.
+
+No label takes a value from a client: `pool`, `geometry` and `policy` are the operator's, the others are the code's. The
+number of series is therefore bounded, whatever clients send. docs/metrics.md describes every family.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from radixd.server.gate import Gate
+from radixd.server.observability import leases, ledgers, operations, pressure, process, reuse, tiers
+from radixd.server.observability.vitals import Vitals
+from radixd.server.pool import Pool
+from radixd.server.sessions.registry import SessionRegistry
+
+SCRAPE_SECONDS = 5.0
+"""How long a scrape waits for its turn on the event loop."""
+
+
+class DaemonCollector(Collector):
+    """Reads the pools on the loop that owns them, whatever thread is asked. Made on that loop.
+
+    Where the loop stands still, a scrape has what can be told of the process alone, and radixd_loop_answers is 0.
+    """
+
+    def __init__(
+        self,
+        pools: Mapping[str, Pool],
+        registry: SessionRegistry[Pool],
+        gate: Gate,
+        vitals: Vitals,
+        drain_seconds: float,
+    ) -> None:
+        self._pools = pools.values()
+        self._registry = registry
+        self._gate = gate
+        self._vitals = vitals
+        self._drain_seconds = drain_seconds
+        self._loop = asyncio.get_running_loop()
+
+    def collect(self) -> Iterable[Metric]:
+        """All families of one instant."""
+        of_pools = self._read_pools()
+        answers = GaugeMetricFamily("radixd_loop_answers", "0: the event loop stands still, pools cannot be read")
+        answers.add_metric([], of_pools is not None)
+        return [answers, *self._process(), *(of_pools or ())]
+
+    def _process(self) -> Iterator[Metric]:
+        yield from process.identity(self._registry.epoch)
+        yield from process.phase(self._gate, self._drain_seconds)
+        yield from process.vitals(self._vitals)
+
+    def _read_pools(self) -> list[Metric] | None:
+        if _running_loop() is self._loop:
+            return self._of_pools()
+        reading = asyncio.run_coroutine_threadsafe(self._of_pools_on_loop(), self._loop)
+        try:
+            return reading.result(SCRAPE_SECONDS)
+        except TimeoutError:
+            reading.cancel()
+            return None
+
+    async def _of_pools_on_loop(self) -> list[Metric]:
+        return self._of_pools()
+
+    def _of_pools(self) -> list[Metric]:
+        pools, registry = self._pools, self._registry
+        return [
+            *ledgers.pages(pools),
+            *ledgers.trees(pools),
+            *ledgers.geometries(pools),
+            *reuse.tokens(pools),
+            *reuse.publications(pools),
+            *pressure.evictions(pools),
+            *pressure.refusals(pools),
+            *operations.operations(pools),
+            *operations.batches(pools),
+            *leases.sessions(pools, registry),
+            *leases.leases(pools, registry),
+            *leases.ended_leases(pools),
+            *tiers.copies(pools),
+            *tiers.tier_changes(pools),
+            *tiers.journals(pools),
+            *tiers.starts(pools),
+        ]
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
