@@ -122,7 +122,7 @@ async def test_metrics_are_compressed_for_whoever_asks(pool: Pool) -> None:
         _, plain, headers = await get(web, "/metrics")
         assert headers["content-encoding"] is None
         assert headers["content-type"].startswith("text/plain")
-        assert 'radixd_pages{owner="free",pool="default",tier="device"} 100.0' in plain
+        assert 'radixd_pages{pool="default",state="free",tier="device"} 100.0' in plain
         _, _, headers = await get(web, "/metrics", **{"Accept-Encoding": "gzip"})
         assert headers["content-encoding"] == "gzip"
         _, _, headers = await get(web, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
