@@ -1,5 +1,6 @@
 """The web application: the page, the state it polls, health, and metrics."""
 
+from collections.abc import Callable
 from importlib.resources import files
 from ipaddress import ip_address
 
@@ -68,9 +69,10 @@ def build_app(status: Status, metrics: CollectorRegistry) -> Starlette:
     )
 
 
-def _static(name: str) -> ASGIApp:
+def _static(name: str) -> Callable[[Request], Response]:
     body = (files("radixd.server.web") / "static" / name).read_bytes()
-    return Response(body, media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=SECURITY_HEADERS)
+    # A response of its own for each request: whatever compresses one changes its headers in place.
+    return lambda request: Response(body, media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=SECURITY_HEADERS)
 
 
 def _text(body: str, status: int = 200) -> Response:

@@ -191,7 +191,7 @@ function showTiles(section, pool, before, seconds) {
     ["hit rate now", asked ? `${((100 * hit) / asked).toFixed(1)} %` : "–"],
     ["hit rate since start",
       occupancy.requested_tokens ? `${((100 * occupancy.hit_tokens) / occupancy.requested_tokens).toFixed(1)} %` : "–"],
-    ["leases", `${number.format(occupancy.active_leases)} active, ${number.format(occupancy.waiting_leases)} waiting`],
+    ["leases active + waiting", `${number.format(occupancy.active_leases)} + ${number.format(occupancy.waiting_leases)}`],
     ["reserved pages", number.format(occupancy.device.reserved_mine + occupancy.device.reserved_others)],
     ["copies in flight", `${pool.copies.in_flight}${pool.copies.overdue ? `, ${pool.copies.overdue} overdue` : ""}`],
     ...COUNTERS.filter(([name]) => occupancy.host.total || !/moted|loaded|restored/.test(name)).map(([name, text]) => {

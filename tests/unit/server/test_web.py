@@ -134,6 +134,8 @@ async def test_the_page_runs_nothing_that_is_not_its_own(pool: Pool) -> None:
         for path in app.STATIC:
             status, body, headers = await get(web, path)
             assert status == 200
+            for _ in range(2):
+                assert (await get(web, path, **{"Accept-Encoding": "gzip"}))[:2] == (200, body)
             policy = headers["content-security-policy"]
             assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
             assert "unsafe" not in policy
