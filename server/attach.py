@@ -103,9 +103,9 @@ class AttachServer:
             request = received.request
             pool, holder = self._register(connection, request, open_pidfd(connection, received.pidfd))
             # From here on the process may hold the memory, whatever becomes of the answer.
-            log.info(
-                "attach: pid %d (%s) holds pool %s in session %d", holder.pid, holder.role, pool.name, holder.session_id
-            )
+            ids = {"pool": pool.name, "session": holder.session_id, "pid": holder.pid}
+            text = "attach: pid %d (%s) holds pool %s in session %d"
+            log.info(text, holder.pid, holder.role, pool.name, holder.session_id, extra=ids)
             await send_reply_async(connection, _reply(pool, self._epoch), HANDSHAKE_SECONDS)
         except (FrameError, HolderError) as error:
             log.warning("attach: %s", error)
@@ -134,7 +134,8 @@ class AttachServer:
         return pool, holder
 
     def _gone(self, holder: Holder) -> None:
-        log.info("attach: pid %d of session %d is gone", holder.pid, holder.session_id)
+        ids = {"session": holder.session_id, "pid": holder.pid}
+        log.info("attach: pid %d of session %d is gone", holder.pid, holder.session_id, extra=ids)
         self._registry.holder_gone(holder.session_id, holder)
 
 

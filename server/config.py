@@ -8,6 +8,7 @@ from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.paths import attach_socket, default_socket
 from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.speculative import Speculative
+from radixd.server.log_lines import LogFormat
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 
@@ -77,7 +78,8 @@ class Config:
     tcp: Address | None = None
     """A second gRPC listener, without encryption and therefore on loopback alone."""
     metrics: Address | None = DEFAULT_METRICS
-    """Where Prometheus scrapes; None: nowhere."""
+    """Where the status page, health and Prometheus's metrics are; None: nowhere."""
+    log_format: LogFormat = "text"
     drain_seconds: float = 10.0
     """How long SIGTERM waits for calls in flight."""
     memory_wait_seconds: float = 60.0

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from radixd.gpu_pool import fields
 from radixd.gpu_pool.paths import MAX_SOCKET_PATH, attach_socket, default_socket
@@ -18,6 +18,7 @@ from radixd.server.config import (
 )
 from radixd.server.config_pool import DEFAULT_NAME, SIZES, pool_config
 from radixd.server.config_table import ConfigError, Table
+from radixd.server.log_lines import LogFormat
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 
@@ -54,6 +55,7 @@ def read_config(
         socket=root.get("socket", config_values.path, default_socket()),
         tcp=root.get("tcp", config_values.address, None),
         metrics=root.get("metrics", config_values.address, metrics),
+        log_format=root.choice("log_format", get_args(LogFormat), Config.log_format),
         drain_seconds=root.get("drain_seconds", _any_seconds, Config.drain_seconds),
         memory_wait_seconds=root.get("memory_wait_seconds", _any_seconds, Config.memory_wait_seconds),
         state_dir=state_dir,

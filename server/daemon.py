@@ -126,7 +126,11 @@ class Daemon:
         if self._copiers[pool.name].close(CLOSE_SECONDS):
             pool.close()
         else:
-            log.error("pool %s: copies have not ended, so its memory goes with the process", pool.name)
+            log.error(
+                "pool %s: copies have not ended, so its memory goes with the process",
+                pool.name,
+                extra={"pool": pool.name},
+            )
 
     async def _save_everything(self) -> None:
         for pool in self._pools.values():

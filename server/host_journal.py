@@ -97,12 +97,19 @@ class HostJournal:
         self.journal.close()
         self._watch()
         if self.journal.state is State.CLOSED:
-            log.info("pool %s: %d host pages stand in the snapshot at %s", self._pool, pages, self.path)
+            log.info(
+                "pool %s: %d host pages stand in the snapshot at %s",
+                self._pool,
+                pages,
+                self.path,
+                extra={"pool": self._pool},
+            )
 
     def _watch(self) -> None:
         if self.journal.state is not self._seen:
             self._seen = self.journal.state
             if self.trouble:
                 log.error(
-                    "pool %s: the journal is %s, the next start is cold: %s", self._pool, self._seen, self.trouble
-                )
+                    "pool %s: the journal is %s, the next start is cold: %s", self._pool, self._seen, self.trouble,
+                    extra={"pool": self._pool},
+                )  # fmt: skip

@@ -77,7 +77,9 @@ class Pool:
     def allocate(self) -> None:
         """Get the memory: seconds for a large pool, so not on the loop. Raises PoolMemoryError, and holds none then."""
         if self._kind == "meta":
-            log.info("pool %s: %d pages without memory (meta)", self.name, self.layout.num_pages)
+            log.info(
+                "pool %s: %d pages without memory (meta)", self.name, self.layout.num_pages, extra={"pool": self.name}
+            )
             return
         # Torch takes seconds to import: a daemon without memory does without it, one with memory is reachable first.
         from radixd.gpu_pool.device import DeviceFull, DeviceMemoryError
@@ -87,7 +89,7 @@ class Pool:
         if self.tier is not None:
             host_bytes = self.cache.config.host_pages * self.geometry.bytes_per_page
             size += f", {byte_text(host_bytes)} in {self._state_dir or 'host memory'}"
-        log.info("pool %s: allocating %s", self.name, size)
+        log.info("pool %s: allocating %s", self.name, size, extra={"pool": self.name})
         start = time.monotonic()
         try:
             memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
@@ -99,7 +101,7 @@ class Pool:
         except DeviceMemoryError as error:
             raise PoolMemoryError(f"pool {self.name}: {error}", may_pass=isinstance(error, DeviceFull)) from error
         self.memory = memory
-        log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start)
+        log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start, extra={"pool": self.name})
 
     # --- what may be the matter
 

@@ -64,7 +64,10 @@ class Traffic:
         else:
             totals.bytes += copy.nbytes
         if copy.late:
-            log.warning("pool %s: copy %d (%s) ended after %.0f s", self.pool, copy_id, copy.kind, seconds)
+            log.warning(
+                "pool %s: copy %d (%s) ended after %.0f s", self.pool, copy_id, copy.kind, seconds,
+                extra={"pool": self.pool, "copy": copy_id},
+            )  # fmt: skip
 
     def check_deadlines(self) -> None:
         """Counts and logs each copy that has become late."""
@@ -76,4 +79,5 @@ class Traffic:
                 log.error(
                     "pool %s: copy %d (%s, %d bytes) has not ended after %.0f s; its pages stay pinned until it does",
                     self.pool, copy_id, copy.kind, copy.nbytes, now - copy.since,
+                    extra={"pool": self.pool, "copy": copy_id},
                 )  # fmt: skip

@@ -78,12 +78,13 @@ def adopt(pool: str, directory: Path, host: "HostPool", cache: PrefixCache, reco
 def _report(pool: str, recovered: Recovered) -> None:
     if recovered.verdict is not Verdict.WARM:
         level = logging.INFO if recovered.verdict is Verdict.NEW else logging.WARNING
-        log.log(level, "pool %s: the host tier starts cold: %s", pool, recovered.reason)
+        log.log(level, "pool %s: the host tier starts cold: %s", pool, recovered.reason, extra={"pool": pool})
         return
     ended = "ended in order" if recovered.clean else "did not end in order"
-    log.info("pool %s: %d host pages adopted; the daemon before %s", pool, recovered.pages, ended)
+    log.info("pool %s: %d host pages adopted; the daemon before %s", pool, recovered.pages, ended, extra={"pool": pool})
     dropped = {reason: pages for reason, pages in asdict(recovered.dropped).items() if pages}
     if dropped:
-        log.warning("pool %s: host pages dropped: %s", pool, ", ".join(f"{n} ({why})" for why, n in dropped.items()))
+        counts = ", ".join(f"{n} ({why})" for why, n in dropped.items())
+        log.warning("pool %s: host pages dropped: %s", pool, counts, extra={"pool": pool})
     if recovered.bad:
-        log.warning("pool %s: the journal was read up to %s", pool, recovered.bad)
+        log.warning("pool %s: the journal was read up to %s", pool, recovered.bad, extra={"pool": pool})

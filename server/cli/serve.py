@@ -2,14 +2,13 @@
 
 import argparse
 import asyncio
-import logging
 import sys
 from pathlib import Path
 
 from radixd.gpu_pool.paths import default_socket
 from radixd.server.cli.command import Commands, add_command
 
-CONFIG_FLAGS = ("socket", "tcp", "metrics", "drain_seconds", "state_dir")
+CONFIG_FLAGS = ("socket", "tcp", "metrics", "log_format", "drain_seconds", "state_dir")
 POOL_FLAGS = (
     "geometry", "layout", "device", "devices", "tokens", "bytes", "policy", "speculative", "max_context",
     "host_tokens", "host_bytes", "write_policy", "promote_min_pages", "free_target_pages", "copy_deadline_seconds",
@@ -35,7 +34,10 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--socket", metavar="PATH", help=f"the gRPC socket (default: {default_socket()})")
     parser.add_argument("--tcp", metavar="HOST:PORT", help="a second listener, on loopback (default: off)")
-    parser.add_argument("--metrics", metavar="HOST:PORT", help="for Prometheus, or 'off' (default: 127.0.0.1:9464)")
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", help="status page and metrics, or 'off' (default: 127.0.0.1:9464)"
+    )
+    parser.add_argument("--log-format", metavar="KIND", help="text, or json: one object a line (default: text)")
     parser.add_argument("--drain-seconds", type=float, metavar="S", help="how long SIGTERM waits (default: 10)")
     parser.add_argument("--state-dir", metavar="DIR", help="host tiers outlive the daemon in it (default: off)")
     pool = parser.add_argument_group("the only pool")
@@ -78,14 +80,15 @@ def run(args: argparse.Namespace) -> int:
     from radixd.server.config_file import read_config
     from radixd.server.config_table import ConfigError
     from radixd.server.daemon import Daemon, StartupError
+    from radixd.server.log_lines import set_up_log
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         config = read_config(args.config, _given(args, CONFIG_FLAGS), _given(args, POOL_FLAGS))
     except ConfigError as error:
         for line in error.errors:
             print(f"radixd serve: {line}", file=sys.stderr)
         return 2
+    set_up_log(config.log_format)
 
     async def live() -> None:
         await Daemon(config).run()

@@ -31,7 +31,7 @@ def lose_pool(pool: ServedPool, why: str) -> None:
 def _stop(pool: ServedPool, reason: Reason, why: str) -> None:
     if pool.broken is None:
         pool.broken, pool.broken_reason = why, reason
-        log.critical("pool %s is stopped, %s", pool.name, why)
+        log.critical("pool %s is stopped, %s", pool.name, why, extra={"pool": pool.name})
         pool.turn()
 
 
@@ -48,7 +48,8 @@ def fault(pool: ServedPool, error: Exception, doing: str) -> Refusal:
     it.
     """
     incident = token_hex(6)
-    log.error("incident %s in pool %s, %s", incident, pool.name, doing, exc_info=error)
+    ids = {"pool": pool.name, "incident": incident}
+    log.error("incident %s in pool %s, %s", incident, pool.name, doing, exc_info=error, extra=ids)
     violations = str(error) if isinstance(error, BrokenInvariant) else _recount(pool)
     facts: dict[str, int | str] = {"incident": incident}
     if violations:

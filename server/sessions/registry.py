@@ -74,7 +74,7 @@ class SessionRegistry(Generic[PoolT]):
         )
         pool.cache.open_session(session.id, opening.model, opening.dedup)
         self._live[session.id] = self._nonces[opening.nonce] = session
-        log.info("session %d opened by %r in pool %s", session.id, opening.client_name, pool.name)
+        log.info("session %d opened by %r in pool %s", session.id, opening.client_name, pool.name, extra=_ids(session))
         return session
 
     def _pool(self, name: str) -> PoolT:
@@ -137,7 +137,7 @@ class SessionRegistry(Generic[PoolT]):
             barred = session.pool.cache.bar_writers(session.id)
         if barred:
             text = "session %d: pid %d has left, other attachments stay; leases that publish nothing more: %d"
-            log.warning(text, session.id, left.pid, barred)
+            log.warning(text, session.id, left.pid, barred, extra=_ids(session) | {"pid": left.pid})
 
     # --- endings
 
@@ -204,7 +204,7 @@ class SessionRegistry(Generic[PoolT]):
             self._retired[session.id] = session
         else:
             session.release_holders()
-        log.info("session %d ended, %s; pages left retired: %d", session.id, reason, left)
+        log.info("session %d ended, %s; pages left retired: %d", session.id, reason, left, extra=_ids(session))
         return left
 
     def _prove_gone(self, session: ServedSession) -> int:
@@ -214,8 +214,13 @@ class SessionRegistry(Generic[PoolT]):
         with guarded(session.pool, "freeing an ended session"):
             freed = session.pool.cache.prove_gone(session.id)
         session.pool.turn()
-        log.info("session %d is proved gone; pages freed: %d", session.id, freed)
+        log.info("session %d is proved gone; pages freed: %d", session.id, freed, extra=_ids(session))
         return freed
+
+
+def _ids(session: ServedSession) -> dict[str, str | int]:
+    """What a line of the log is about."""
+    return {"pool": session.pool.name, "session": session.id}
 
 
 def _check_geometry(pool: ServedPool, opening: Opening) -> None:
