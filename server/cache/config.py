@@ -33,11 +33,20 @@ class CacheConfig:
     promote_min_pages: int = 2  # fewer host pages than this are computed again rather than copied
     free_target_pages: int = 0  # device pages that write_back keeps free
     max_copy_pages: int = 4_096  # under copies to the host at once; beyond it, eviction drops
+    import_min_pages: int = 4
+    """Fewer pages more than the pool has itself are computed, not imported from a peer.
+
+    An import's bytes are cheap, a page of GLM-5.3 is 3.3 MiB, and so microseconds of NVLink. What it costs is the wait:
+    its end is told in a later reply, so computing begins a step, some tens of ms, later. A prefill rank computes
+    10,000 tokens/s or so, four pages in 25 ms.
+    """
 
     def __post_init__(self) -> None:
         if self.pages < 1:
             raise ValueError(f"pages: {self.pages} is too few; a pool has at least 1 usable page")
         if self.page_size < 1:
             raise ValueError(f"page_size: {self.page_size} must be at least 1 token")
+        if self.import_min_pages < 1:
+            raise ValueError(f"import_min_pages: {self.import_min_pages} must be at least 1 page")
         if self.policy not in POLICIES:
             raise ValueError(f"policy: {self.policy!r} is none of {', '.join(POLICIES)}")

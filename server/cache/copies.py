@@ -51,6 +51,10 @@ class Copies:
         self.pages += pages
         return copy_id
 
+    def __contains__(self, copy_id: int) -> bool:
+        """Whether the copy is in flight."""
+        return copy_id in self._open
+
     def finish(self, copy_id: int, error: str) -> None:
         """Closes a copy, and does what waited for it."""
         ended = self._open.pop(copy_id)

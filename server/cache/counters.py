@@ -30,6 +30,10 @@ class Counters:
     promote_failed_pages: int = 0
     offloaded_pages: int = 0
     restored_pages: int = 0
+    imported_hit_tokens: int = 0  # of hit_tokens, those that came, or were to come, from another pool
+    imported_pages: int = 0  # from another pool
+    import_failed_pages: int = 0
+    lent_pages: int = 0  # read, or to be read, by another pool
     operator_evicted_pages: int = 0  # of evicted_pages, those that an operator asked for
     pairs_saved: int = 0  # P²/2 for each hit of P tokens: an indexer scores every token against those before it
     pairs_left: int = 0  # P·S for each: the S tokens that follow are still scored against the hit's

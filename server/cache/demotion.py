@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from radixd.server.cache.admission import Admission
-from radixd.server.cache.config import CacheConfig
+from radixd.server.cache.config import CacheConfig, WritePolicy
 from radixd.server.cache.copies import Copies
 from radixd.server.cache.counters import Counters
 from radixd.server.cache.host_space import HostSpace
@@ -66,6 +66,14 @@ class Demoter:
             if node.hits >= min_hits and not len(node.host) and not node.saving and node.arriving is None:
                 self.save(node, for_room=False)
             node = node.parent
+
+    def save_arrived(self, node: Node) -> None:
+        """Copies of the path to a locked node what the write policy has passed over while it was arriving."""
+        if self._config.host_pages and not node.root.detached:
+            if self._config.write_policy is WritePolicy.WRITE_THROUGH:
+                self.save_path(node, min_hits=0)
+            elif self._config.write_policy is WritePolicy.WRITE_THROUGH_SELECTIVE:
+                self.save_path(node, min_hits=2)
 
     def save_all(self) -> int:
         """Starts to copy what the device alone holds, the last to be evicted first. Returns how many pages.

@@ -9,6 +9,7 @@ import numpy as np
 
 from radixd.server.cache.lease import Lease, LeaseState
 from radixd.server.cache.ledger import Ledger, Owner
+from radixd.server.cache.loading import Load
 from radixd.server.cache.node import Node
 from radixd.server.cache.prefix_cache import PrefixCache
 from radixd.server.cache.refusal import BrokenInvariant
@@ -22,6 +23,7 @@ def check_invariants(cache: PrefixCache) -> None:
         *_host(cache),
         *_tree(cache),
         *_residence(cache),
+        *_loads(cache),
         *_locks(cache),
         *_queue(cache),
         *_leases(cache),
@@ -116,6 +118,23 @@ def _residence(cache: PrefixCache) -> Iterator[str]:
             yield f"node {node.serial} is arriving without device pages or a lock"
         if node.root.detached and not node.lock_ref and (device or not node.keep_ref):
             yield f"node {node.serial} is detached and held by nothing"
+
+
+def _loads(cache: PrefixCache) -> Iterator[str]:
+    """Arriving nodes are those that copies in flight are to fill; a lease whose prefix ends in one waits for it."""
+    arriving: dict[object, set[Node]] = {}
+    for node in cache.tree:
+        if node.arriving is not None:
+            arriving.setdefault(node.arriving, set()).add(node)
+    for load, nodes in arriving.items():
+        assert isinstance(load, Load)
+        if load.copy_id not in cache.copies:
+            yield f"{len(nodes)} nodes are arriving by copy {load.copy_id}, which is not in flight"
+        if set(load.anchor.upwards(load.pages)) != nodes:
+            yield f"copy {load.copy_id} is to fill other nodes than those that are arriving by it"
+    for lease in _all_leases(cache):
+        if lease.active and not lease.ended and lease.anchor is not None and lease.anchor.arriving is not lease.load:
+            yield f"lease {lease.lease_id} waits for another copy than the one that fills its prefix"
 
 
 def _locks(cache: PrefixCache) -> Iterator[str]:

@@ -29,8 +29,12 @@ from radixd.server.cache.demotion import Demoter
 from radixd.server.cache.ending import Endings
 from radixd.server.cache.host_log import Kept, Lost
 from radixd.server.cache.host_space import HostSpace
+from radixd.server.cache.importing import Importer
 from radixd.server.cache.lease import Lease, LeaseState
 from radixd.server.cache.ledger import Owner
+from radixd.server.cache.lending import Lender
+from radixd.server.cache.loading import Loads
+from radixd.server.cache.matching import Matcher
 from radixd.server.cache.moves import Moves
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.preemption import Preemption
@@ -47,6 +51,7 @@ from radixd.server.cache.results import (
     FlushResult,
     FreeResult,
     HostOccupancy,
+    ImportPlan,
     InsertResult,
     MatchResult,
     MovePlan,
@@ -89,7 +94,11 @@ class PrefixCache:
         self.copies = copies = Copies()
         self.host_space = host = HostSpace(self.host, residence)
         self._demoter = Demoter(config, tree, residence, self.device, host, admission, copies, counters)
-        promoter = Promoter(tree, residence, self.device, admission, copies, counters, self.sessions, size)
+        loads = Loads(tree, residence, self.device, admission, self.sessions, size)
+        promoter = Promoter(loads, copies, counters)
+        self.lender = Lender(tree, residence, admission, copies, counters)
+        self.importer = Importer(config, loads, self._demoter, copies, counters)
+        self._matcher = Matcher(config, tree, residence, self.importer)
         self._preemption = Preemption(residence, self.ledger, host, admission, copies, counters, self.sessions, size)
         self.endings = Endings(residence, self.ledger, admission, self._preemption, size)
         self._publisher = Publisher(tree, residence, admission, size, config.speculative)
@@ -101,7 +110,10 @@ class PrefixCache:
             self.device,
             admission,
             self._demoter,
+            self._matcher,
+            loads,
             promoter,
+            self.importer,
             self._preemption,
             counters,
             clock,
@@ -183,29 +195,32 @@ class PrefixCache:
     # --- matching
 
     def match(
-        self, session_id: int, namespace: Namespace, tokens: bytes, *, max_tokens: int | None = None, peek: bool = False
+        self,
+        session_id: int,
+        namespace: Namespace,
+        tokens: bytes,
+        *,
+        max_tokens: int | None = None,
+        peek: bool = False,
+        peers: bool = False,
     ) -> MatchResult:
         self.session(session_id)
-        return self._match(namespace, tokens, self._known(tokens), max_tokens, peek)
+        query = self._matcher.query(namespace, tokens, self._known(tokens), max_tokens)
+        return self._matcher.measure(query, peek=peek, peers=peers)
 
     def match_lease(
-        self, session_id: int, lease_id: int, *, max_tokens: int | None = None, peek: bool = False
+        self,
+        session_id: int,
+        lease_id: int,
+        *,
+        max_tokens: int | None = None,
+        peek: bool = False,
+        peers: bool = False,
     ) -> MatchResult:
         lease = self._lease(session_id, lease_id)
         known = len(lease.tokens)
-        return self._match(lease.namespace, lease.tokens.read(0, known), known, max_tokens, peek)
-
-    def _match(
-        self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None, peek: bool
-    ) -> MatchResult:
-        walk, rollback = self._acquisition.match(namespace, tokens, known, max_tokens)
-        if walk is None:
-            return MatchResult(0, 0, 0, 0)
-        if not peek:
-            self.tree.touch(walk.partial or walk.node)
-        resident, size = self.residence.parts(walk).resident, self.config.page_size
-        unlocked = self.residence.unlocked_pages(walk)
-        return MatchResult(resident * size, (walk.pages - resident) * size, unlocked, rollback)
+        query = self._matcher.query(lease.namespace, lease.tokens.read(0, known), known, max_tokens)
+        return self._matcher.measure(query, peek=peek, peers=peers)
 
     # --- opening and growing
 
@@ -235,12 +250,14 @@ class PrefixCache:
         reserve_to: int | None = None,
         priority: int = 50,
         retain_seconds: float | None = None,
+        import_from_peers: bool = False,
     ) -> AcquireResult:
         """Opens an active lease: match, lock, allocate and reserve, all or nothing."""
         session = self.session(session_id)
         lease = self._new_lease(session, namespace, tokens, priority, retain_seconds)
-        result = self._acquisition.activate(lease, max_tokens, allocate_to, reserve_to)
-        lease.locked_at = self._clock()
+        result = self._acquisition.activate(
+            lease, max_tokens, allocate_to, reserve_to, import_from_peers=import_from_peers
+        )
         session.leases[lease.lease_id] = lease
         return result
 
@@ -252,14 +269,15 @@ class PrefixCache:
         max_tokens: int | None = None,
         allocate_to: int | None = None,
         reserve_to: int | None = None,
+        import_from_peers: bool = False,
     ) -> AcquireResult:
         """Acquires for a waiting lease."""
         lease = self._lease(session_id, lease_id)
         check_state(lease, LeaseState.WAITING)
         check_limit("leases", self.session(session_id).held_leases, self.config.max_leases)
-        result = self._acquisition.activate(lease, max_tokens, allocate_to, reserve_to)
-        lease.locked_at = self._clock()
-        return result
+        return self._acquisition.activate(
+            lease, max_tokens, allocate_to, reserve_to, import_from_peers=import_from_peers
+        )
 
     def _new_lease(
         self, session: Session, namespace: Namespace, tokens: bytes, priority: int, retain_seconds: float | None
@@ -422,6 +440,10 @@ class PrefixCache:
         """Copies to carry out, in order, after what take_journal gives has been written."""
         self._demoter.make_room()
         return self.copies.take_plans()
+
+    def take_imports(self) -> tuple[ImportPlan, ...]:
+        """Copies from peers to carry out."""
+        return self.importer.take_plans()
 
     def save_all(self) -> int:
         """Plans copies to the host of all that it has room for. Returns how many pages; some may be left for later."""

@@ -2,140 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from radixd.server.cache.admission import Admission
 from radixd.server.cache.copies import Copies
 from radixd.server.cache.counters import Counters
 from radixd.server.cache.lease import Lease
-from radixd.server.cache.ledger import Owner
+from radixd.server.cache.loading import Load, Loads
 from radixd.server.cache.node import Node
-from radixd.server.cache.residence import Residence
-from radixd.server.cache.results import NO_PAGES, Arrival, CopyKind, PageIds, TablePatch
-from radixd.server.cache.session import Session
-from radixd.server.cache.tier import Tier
-from radixd.server.cache.tree import RadixTree
-
-
-class Load:
-    """A copy from the host, and the leases that wait for it. Its nodes are the `pages` last of `anchor`'s path."""
-
-    def __init__(self, anchor: Node, pages: int):
-        self.copy_id = 0
-        self.anchor = anchor
-        self.pages = pages
-        self.leases: dict[Lease, int] = {}  # with the pages that each has reserved by joining
-
-    def leave(self, lease: Lease) -> None:
-        """A lease that has ended waits no longer."""
-        del self.leases[lease]
+from radixd.server.cache.results import NO_PAGES, CopyKind, PageIds
 
 
 class Promoter:
-    """Nodes get device pages at once, and count as arriving until their bytes are there.
+    """Loads nodes from the host. Where a copy fails they stay there, and the next one may try again."""
 
-    Whoever acquires them meanwhile joins, and reserves as many pages: should the copy fail, every lease gets pages of
-    its own in their place, and computes them.
-    """
-
-    def __init__(
-        self,
-        tree: RadixTree,
-        residence: Residence,
-        device: Tier,
-        admission: Admission,
-        copies: Copies,
-        counters: Counters,
-        sessions: Mapping[int, Session],
-        page_size: int,
-    ):
-        self._tree = tree
-        self._residence = residence
-        self._device = device
-        self._admission = admission
+    def __init__(self, loads: Loads, copies: Copies, counters: Counters):
+        self._loads = loads
         self._copies = copies
         self._counters = counters
-        self._sessions = sessions
-        self._page_size = page_size
 
     def start(self, lease: Lease, nodes: list[Node], pages: PageIds) -> Load:
         """Begins to fill leased `pages` with the host pages of `nodes`, a locked path from the top down."""
-        load = Load(nodes[-1], len(pages))
-        at = 0
-        for node in nodes:
-            self._residence.give_device(node, pages[at : at + node.size].copy())
-            node.arriving = load
-            at += node.size
-        self._residence.lock(load.anchor)  # the copy's own lock: leases may go before it ends
+        load = self._loads.begin(lease, nodes, pages)
         host_pages = np.concatenate([NO_PAGES, *(node.host for node in nodes)])
         load.copy_id = self._copies.plan(
             CopyKind.PROMOTE, pages.copy(), host_pages, lambda error: self._finish(load, error), anchor=load.anchor
         )
-        load.leases[lease] = 0
-        lease.load = load
-        return load
-
-    def join(self, lease: Lease, anchor: Node, pages: int) -> Load:
-        """Makes a lease wait for the `pages` last of its path, which are arriving. One copy at most fills a path."""
-        load = anchor.arriving
-        assert isinstance(load, Load)
-        load.leases[lease] = lease.joined = pages
-        lease.load = load
         return load
 
     def _finish(self, load: Load, error: str) -> None:
         if error:
-            self._give_up(load, error)
+            self._counters.promote_failed_pages += load.pages
+            self._loads.give_up(load, error)
         else:
-            for node in load.anchor.upwards(load.pages):
-                node.arriving = None
             self._counters.promoted_pages += load.pages
-            for lease in load.leases:
-                self._leave(lease)
-                self._report(lease, load, (), "")
-        self._residence.unlock(load.anchor)
-
-    def _give_up(self, load: Load, error: str) -> None:
-        """The bytes will not come: leases take the pages, or others, as their own, and the nodes stay on the host."""
-        nodes = list(load.anchor.upwards(load.pages))
-        above = nodes[-1].parent
-        assert above is not None
-        start = self._tree.depth(above)
-        taken = [self._residence.take_device(node) for node in nodes]
-        pages = np.concatenate([NO_PAGES, *taken[::-1]])
-        for node in nodes:
-            node.arriving = None
-        self._counters.promote_failed_pages += load.pages
-        self._device.ledger.change(pages, Owner.CACHED, Owner.LEASED)
-        for lease in load.leases:
-            own = self._shorten(lease, above, start, pages)
-            pages = pages[len(own) :]
-            lease.readable = start * self._page_size
-            self._report(lease, load, (TablePatch(start, own),), error)
-        self._device.ledger.release(pages, Owner.LEASED)
-
-    def _shorten(self, lease: Lease, above: Node, start: int, pages: PageIds) -> PageIds:
-        """Ends a lease's hit at `start` pages; from there on, pages of its own follow, out of `pages` if they last."""
-        assert lease.anchor is not None
-        wanted = lease.published // self._page_size - start
-        own = pages[:wanted].copy()
-        self._residence.unlock(lease.anchor, above)
-        lease.anchor = above
-        lease.published = lease.pending = start * self._page_size
-        lease.written = min(lease.written, lease.published)
-        self._leave(lease)
-        if len(own) < wanted:
-            own = np.concatenate([own, self._admission.claim(wanted - len(own))])
-        lease.table.replace(start, own)
-        return own
-
-    def _leave(self, lease: Lease) -> None:
-        lease.load = None
-        self._admission.unjoin(lease)
-
-    def _report(self, lease: Lease, load: Load, patches: tuple[TablePatch, ...], error: str) -> None:
-        session = self._sessions.get(lease.session_id)
-        if session is not None:
-            session.arrivals.append(Arrival(lease.lease_id, load.copy_id, lease.readable, patches, error))
+            self._loads.arrive(load)
+        self._loads.close(load)

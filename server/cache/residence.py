@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from radixd.server.cache.chain import ROOT, chain
@@ -242,6 +242,12 @@ class Residence:
             pages -= node.size
             self._host.free(self.take_host(node))
             if not len(node.pages):
+                self._leave(node)
+
+    def drop_bare(self, nodes: Iterable[Node]) -> None:
+        """Takes what has no pages left out of the tree. `nodes`: unlocked, from the bottom up."""
+        for node in nodes:
+            if not len(node.pages) and not len(node.host) and not node.root.detached:
                 self._leave(node)
 
     def _prune(self, top: Node) -> None:

@@ -19,6 +19,8 @@ class MatchResult(NamedTuple):
     host_tokens: int  # beyond them: on the host, or on their way from there
     unlocked_pages: int
     rollback_tokens: int
+    peer_tokens: int  # beyond all these: on their way from another pool, or there to be imported
+    peer: str  # that pool
 
 
 class AcquireResult(NamedTuple):
@@ -27,6 +29,7 @@ class AcquireResult(NamedTuple):
     lease_id: int
     device_tokens: int  # read from the cache, those that are arriving too
     host_tokens: int  # of them, arriving from the host
+    peer_tokens: int  # of them, arriving from another pool
     rollback_tokens: int
     pages: PageIds  # the whole page table
     loading: tuple[int, ...]  # copies whose Arrival must come before the engine reads the prefix
@@ -100,6 +103,19 @@ class CopyPlan(NamedTuple):
     kind: CopyKind
     device_pages: PageIds
     host_pages: PageIds
+
+
+class ImportPlan(NamedTuple):
+    """Pages to copy from another pool's device, pair by pair.
+
+    `PrefixCache.finish_copy` must follow in both caches, whatever happens: of `copy_id` here, of `loan_id` there.
+    """
+
+    copy_id: int
+    peer: str
+    loan_id: int
+    source_pages: PageIds
+    target_pages: PageIds
 
 
 class Arrival(NamedTuple):

@@ -29,6 +29,14 @@ def whole(node: Node) -> Walk:
     return Walk(node, None, 0, 0)
 
 
+class Query(NamedTuple):
+    """Key elements to look for in a namespace; at most `max_pages` pages of them may match, which they have."""
+
+    namespace: Namespace
+    key: bytes
+    max_pages: int
+
+
 class RadixTree:
     """Compressed, page-aligned, one root for each namespace.
 
