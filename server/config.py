@@ -47,6 +47,8 @@ class PoolConfig:
     copy_deadline_seconds: float
     """A copy that takes longer is logged and counted. It is never given up: it may still write."""
     host: HostTierConfig
+    import_min_pages: int = 4
+    """Fewer pages more than the pool has itself are computed, not imported from another pool. See CacheConfig."""
 
     @property
     def usable_tokens(self) -> int:

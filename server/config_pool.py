@@ -33,10 +33,12 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
     speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
     max_context = table.integer("max_context", 0, low=0, high=2**31)
     deadline = table.get("copy_deadline_seconds", config_values.seconds, 30.0)
+    import_min = table.integer("import_min_pages", PoolConfig.import_min_pages, low=1, high=2**31)
     host = host_tier(table, layout, state_dir / name if state_dir else None)
     if layout is None:
         return None
-    pool = PoolConfig(name, layout, device_kind, devices, policy, Speculative(speculative), max_context, deadline, host)
+    mode = Speculative(speculative)
+    pool = PoolConfig(name, layout, device_kind, devices, policy, mode, max_context, deadline, host, import_min)
     page_size = layout.geometry.page_size
     if missing := shortfall(max_context, layout.num_pages, page_size, layout.page_stride):
         table.error(

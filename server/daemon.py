@@ -49,6 +49,8 @@ class Daemon:
         self._pools = {
             pool.name: Pool(pool, config.limits, self._copiers[pool.name], self._epoch) for pool in config.pools
         }
+        for pool in self._pools.values():
+            pool.imports.meet(self._pools.values())
         self._registry = SessionRegistry(
             self._pools, self._epoch, config.limits, config.liveness, str(config.attach_socket)
         )
@@ -75,8 +77,7 @@ class Daemon:
         _raise_descriptor_limit()
         self._take_sockets(stop)
         self._take_state_dir(stop)
-        for pool in self._pools.values():
-            stop.callback(self._close, pool)
+        stop.callback(self._close_pools)
         await self._grpc.start()
         stop.push_async_callback(self._grpc.stop, 0)
         self._start_web(stop)
@@ -116,21 +117,21 @@ class Daemon:
         if not saved.done():
             log.warning("the grace is over: what the host tiers do not hold yet is lost")
             saved.cancel()
+        for copier in self._copiers.values():
+            copier.abandon("the daemon has shut down")
         for pool in self._pools.values():
-            self._copiers[pool.name].abandon("the daemon has shut down")
             pool.close_journal()
         hurry.cancel()
 
-    def _close(self, pool: Pool) -> None:
-        """Let its copies end, then give up its memory."""
-        if self._copiers[pool.name].close(CLOSE_SECONDS):
-            pool.close()
-        else:
-            log.error(
-                "pool %s: copies have not ended, so its memory goes with the process",
-                pool.name,
-                extra={"pool": pool.name},
-            )
+    def _close_pools(self) -> None:
+        """Let all copies end, then give up the memory: an import reads another pool's."""
+        stuck = {name for name, copier in self._copiers.items() if not copier.close(CLOSE_SECONDS)}
+        for name, pool in self._pools.items():
+            if stuck.isdisjoint({name, *pool.imports.peers}):
+                pool.close()
+            else:
+                message = "pool %s: copies have not ended, so its memory goes with the process"
+                log.error(message, name, extra={"pool": name})
 
     async def _save_everything(self) -> None:
         for pool in self._pools.values():

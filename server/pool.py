@@ -18,6 +18,7 @@ from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
 from radixd.server.copier import Copier
 from radixd.server.host_tier import HostTier
+from radixd.server.peer_imports import PeerImports
 from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.served_pool import Snapshot
@@ -56,6 +57,7 @@ class Pool:
         self._state_dir = config.host.state_dir
         self._copier = copier
         self._epoch = epoch
+        self.imports = PeerImports(self, copier, self.traffic)
         self.tier = HostTier(self, self._state_dir, copier, self.traffic) if config.host.pages else None
 
     # --- memory
@@ -144,12 +146,14 @@ class Pool:
 
     def turn(self) -> None:
         """See ServedPool."""
-        if self.tier is None:
-            return
         if self.broken is None:
             with guarded(self, "starting copies"):
-                self.tier.turn()
-        elif self.tier.journal is not None and self.broken_reason is Reason.BROKEN_INVARIANT:
+                if self.tier is not None:
+                    self.tier.turn()
+                self.imports.turn()
+            return
+        self.imports.give_back()
+        if self.tier is not None and self.tier.journal is not None and self.broken_reason is Reason.BROKEN_INVARIANT:
             self.tier.journal.poison(f"the pool was stopped: {self.broken}")
 
     def tick(self) -> None:
@@ -204,4 +208,5 @@ def _cache_config(config: PoolConfig, limits: Limits) -> CacheConfig:
         promote_min_pages=config.host.promote_min_pages,
         free_target_pages=config.host.free_target_pages,
         max_copy_pages=config.host.max_copy_pages,
+        import_min_pages=config.import_min_pages,
     )

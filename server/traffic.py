@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 log = logging.getLogger(__name__)
 
-KINDS = ("move", "demote", "promote", "offload", "restore")
+KINDS = ("move", "demote", "promote", "offload", "restore", "import")
 
 
 @dataclass(slots=True)

@@ -37,6 +37,14 @@ LETTERS = "ab"
 PICK = st.integers(0, 63)
 SEQUENCES = st.tuples(st.text(LETTERS, min_size=1, max_size=5), st.integers(0, PAGE - 1))
 NOT_NOW = {Reason.NO_PAGES, Reason.NEVER_FITS}
+SIZES = {
+    "pages": st.sampled_from([8, 14, 24]),
+    "host_pages": st.sampled_from([4, 12, 40]),
+    "promote_min_pages": st.integers(1, 2),
+    "free_target_pages": st.sampled_from([0, 4, 24]),
+    "max_copy_pages": st.sampled_from([4, 100, 100]),
+    "policy": st.sampled_from(["priority", "lru", "slru"]),
+}
 
 
 def tokens_of(letters: str, tail: int) -> bytes:
@@ -87,38 +95,18 @@ class TierMachine(RuleBasedStateMachine):
 
     mode: Speculative
     write_policy: WritePolicy
+    asks_peers = False  # whether Match and Acquire look into other pools
 
-    @initialize(
-        pages=st.sampled_from([8, 14, 24]),
-        host_pages=st.sampled_from([4, 12, 40]),
-        promote_min_pages=st.integers(1, 2),
-        free_target=st.sampled_from([0, 4, 24]),
-        max_copy_pages=st.sampled_from([4, 100, 100]),
-        policy=st.sampled_from(["priority", "lru", "slru"]),
-        sequences=st.lists(SEQUENCES, max_size=4),
-    )
-    def make(
-        self,
-        pages: int,
-        host_pages: int,
-        promote_min_pages: int,
-        free_target: int,
-        max_copy_pages: int,
-        policy: str,
-        sequences: list[tuple[str, int]],
-    ) -> None:
+    @initialize(sizes=st.fixed_dictionaries(SIZES), sequences=st.lists(SEQUENCES, max_size=4))
+    def make(self, sizes: dict[str, Any], sequences: list[tuple[str, int]]) -> None:
         self.time = 0.0
-        self.config = CacheConfig(
-            pages=pages,
-            page_size=PAGE,
-            policy=policy,
-            speculative=self.mode,
-            host_pages=host_pages,
-            write_policy=self.write_policy,
-            promote_min_pages=promote_min_pages,
-            free_target_pages=free_target,
-            max_copy_pages=max_copy_pages,
-        )
+        self._begin(sizes)
+        for sequence in sequences:
+            self.serve(0, sequence)
+
+    def _begin(self, sizes: dict[str, Any]) -> None:
+        """An empty pool."""
+        self.config = CacheConfig(page_size=PAGE, speculative=self.mode, write_policy=self.write_policy, **sizes)
         self.bytes = TierBytes()
         self.journal = HostJournal()
         self.sessions: dict[int, ClientSession] = {}
@@ -127,8 +115,6 @@ class TierMachine(RuleBasedStateMachine):
         self.moves: list[MovePlan] = []
         self.numbers = iter(range(1, 1_000_000))
         self._start([])
-        for sequence in sequences:
-            self.serve(0, sequence)
 
     def _start(self, paths: list[tuple[Namespace, bytes, PageIds]]) -> int:
         """A daemon begins, with what a journal tells. Returns the host pages that it took."""
@@ -299,8 +285,11 @@ class TierMachine(RuleBasedStateMachine):
     def match(self, pick: int, salt: int, sequence: tuple[str, int], peek: bool) -> None:
         namespace = Namespace(MODEL, cache_salt=SALTS[salt == 0])
         tokens = tokens_of(*sequence)
-        result = self.cache.match(self._session(pick).session_id, namespace, tokens, peek=peek)
-        assert result.device_tokens + result.host_tokens + result.rollback_tokens <= max(0, len(tokens) // 4 - 1)
+        session_id = self._session(pick).session_id
+        result = self.cache.match(session_id, namespace, tokens, peek=peek, peers=self.asks_peers)
+        matched = result.device_tokens + result.host_tokens + result.peer_tokens
+        assert matched + result.rollback_tokens <= max(0, len(tokens) // 4 - 1)
+        assert bool(result.peer_tokens) == bool(result.peer)
 
     @rule(
         pick=PICK,
@@ -342,13 +331,16 @@ class TierMachine(RuleBasedStateMachine):
         result = self._try(
             NOT_NOW,
             lambda: self.cache.acquire(
-                session.session_id, namespace, tokens, max_tokens=most_tokens, **sizes, **to_come
+                session.session_id, namespace, tokens, max_tokens=most_tokens, **sizes, **to_come, **self._asking()
             ),
         )
         if result is not None:
             lease.lease_id = result.lease_id
             self.leases.append(lease)
             self._activated(lease, result)
+
+    def _asking(self) -> dict[str, Any]:
+        return {"import_from_peers": self.asks_peers}
 
     @rule(pick=PICK, sequence=SEQUENCES)
     def serve(self, pick: int, sequence: tuple[str, int]) -> None:
@@ -367,12 +359,12 @@ class TierMachine(RuleBasedStateMachine):
     def activate(self, pick: int) -> None:
         lease = self._lease(pick, "waiting")
         if lease is not None:
-            result = self._try(NOT_NOW, lambda: self.cache.activate(lease.session, lease.lease_id))
+            result = self._try(NOT_NOW, lambda: self.cache.activate(lease.session, lease.lease_id, **self._asking()))
             if result is not None:
                 self._activated(lease, result)
 
     def _activated(self, lease: ClientLease, result: AcquireResult) -> None:
-        assert bool(result.host_tokens) == bool(result.loading)
+        assert bool(result.host_tokens) + bool(result.peer_tokens) == len(result.loading)
         lease.table, lease.loading = result.pages.tolist(), set(result.loading)
         lease.state, lease.covered = "active", result.device_tokens
         self._fresh(lease.table[result.device_tokens // PAGE :])
@@ -463,7 +455,7 @@ class TierMachine(RuleBasedStateMachine):
 
     def _offload(self, pick: int) -> None:
         lease = self._lease(pick, "active")
-        if lease is None:
+        if lease is None or (lease.loading and self._unread(lease)):  # it has yet to hear how its load has ended
             return
         reasons = {Reason.NO_PAGES}
         if lease.loading or self.moves or self._unread(lease):

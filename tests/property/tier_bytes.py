@@ -47,6 +47,7 @@ class TierBytes:
         self.device: dict[int, Content] = {}
         self.host: dict[int, Content] = {}
         self.copies: list[Running] = []
+        self.pinned: dict[int, set[int]] = {}  # device pages under copies to or from another pool, by the copy's id
         self.steps: dict[int, list[Step]] = {}  # by session, ended ones too until their processes are gone
 
     # --- copies
@@ -115,6 +116,8 @@ class TierBytes:
         new = set(pages)
         for copy in self.copies:
             assert not new & set(copy.plan.device_pages.tolist()), f"pages of {copy.plan} were handed out"
+        for copy_id, pages in self.pinned.items():
+            assert not new & pages, f"pages of copy {copy_id} were handed out"
         for session, steps in self.steps.items():
             for step in steps:
                 assert not new & step.pages, f"pages of step {step.number} of session {session} were handed out"
