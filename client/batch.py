@@ -76,20 +76,28 @@ class BatchBuilder(Generic[L]):
         cache_salt: bytes = b"",
         max_tokens: int | None = None,
         peek: bool = False,
+        peers: bool = False,
     ) -> Operation[MatchResult]:
-        """The longest cached prefix of `tokens`, at most `max_tokens` (None: all but one). `peek` keeps recency."""
+        """The longest cached prefix of `tokens`, at most `max_tokens` (None: all but one).
+
+        `peek` keeps recency; `peers` asks the daemon's other pools for more.
+        """
         packed = token_bytes(tokens)
         verb = cache_pb2.Match(
-            namespace=_namespace(extra_key, cache_salt), max_tokens=count_or_none("max_tokens", max_tokens), peek=peek
+            namespace=_namespace(extra_key, cache_salt),
+            max_tokens=count_or_none("max_tokens", max_tokens),
+            peek=peek,
+            peers=peers,
         )
         self.message.operations.add(match=verb).match.tokens = packed
         return self._add(lambda answer: convert.match_result(answer.match))
 
     def match_lease(
-        self, lease: L | Operation[L], *, max_tokens: int | None = None, peek: bool = False
+        self, lease: L | Operation[L], *, max_tokens: int | None = None, peek: bool = False, peers: bool = False
     ) -> Operation[MatchResult]:
         """As `match`, of a lease's tokens: the daemon has them already."""
-        verb = cache_pb2.Match(lease=self._refer(lease), max_tokens=count_or_none("max_tokens", max_tokens), peek=peek)
+        most = count_or_none("max_tokens", max_tokens)
+        verb = cache_pb2.Match(lease=self._refer(lease), max_tokens=most, peek=peek, peers=peers)
         self.message.operations.add(match=verb)
         return self._add(lambda answer: convert.match_result(answer.match))
 
@@ -104,6 +112,7 @@ class BatchBuilder(Generic[L]):
         reserve_to: int | None = None,
         priority: int | None = None,
         retain_seconds: float | None = None,
+        import_from_peers: bool = False,
     ) -> Operation[L]:
         """Open a lease: match, lock the match, allocate and reserve, all or nothing.
 
@@ -113,6 +122,7 @@ class BatchBuilder(Generic[L]):
             reserve_to: the length that the lease is sure to need in the end. None: `allocate_to`.
             priority: of the pages it publishes, 0 (evicted first) to 100. None: 50.
             retain_seconds: how long after its last hit the priority holds. None: for ever.
+            import_from_peers: where another pool of the daemon holds more of it, copy that: `loading` until it is here.
         """
         packed = token_bytes(tokens)
         verb = cache_pb2.Acquire(
@@ -122,6 +132,7 @@ class BatchBuilder(Generic[L]):
             reserve_to=count_or_none("reserve_to", reserve_to),
             priority=count_or_none("priority", priority, MOST_PRIORITY),
             retain_seconds=seconds_or_none("retain_seconds", retain_seconds),
+            import_from_peers=import_from_peers,
         )
         return self._open(verb, packed, _activated)
 
@@ -151,6 +162,7 @@ class BatchBuilder(Generic[L]):
         max_tokens: int | None = None,
         allocate_to: int | None = None,
         reserve_to: int | None = None,
+        import_from_peers: bool = False,
     ) -> Operation[L]:
         """Acquire with the tokens of a waiting lease; arguments as there."""
         self._check(lease)
@@ -159,6 +171,7 @@ class BatchBuilder(Generic[L]):
             max_tokens=count_or_none("max_tokens", max_tokens),
             allocate_to=count_or_none("allocate_to", allocate_to),
             reserve_to=count_or_none("reserve_to", reserve_to),
+            import_from_peers=import_from_peers,
         )
         self.message.operations.add(acquire=verb)
         return self._add(lambda answer: _activated(lease, answer.acquire))
@@ -344,6 +357,11 @@ def _namespace(extra_key: bytes, cache_salt: bytes) -> types_pb2.Namespace | Non
 
 def _activated(lease: L, told: cache_pb2.AcquireResult) -> L:
     lease.on_activated(
-        page_ids(told.pages), told.device_tokens, told.rollback_tokens, told.host_tokens, frozenset(told.loading)
+        page_ids(told.pages),
+        told.device_tokens,
+        told.rollback_tokens,
+        told.host_tokens,
+        told.peer_tokens,
+        frozenset(told.loading),
     )
     return lease

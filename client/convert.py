@@ -53,6 +53,8 @@ def match_result(message: cache_pb2.MatchResult) -> MatchResult:
         unlocked_pages=message.unlocked_pages,
         speculative=speculative_name(message.speculative),
         rollback_tokens=message.rollback_tokens,
+        peer_tokens=message.peer_tokens,
+        peer_pool=message.peer_pool,
     )
 
 

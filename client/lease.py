@@ -21,7 +21,7 @@ class LeaseStatus(StrEnum):
     WAITING = "waiting"
     """Tokens, no pages."""
     ACTIVE = "active"
-    """A page table. While `loading` is not empty, part of its prefix is still arriving from the host."""
+    """A page table. While `loading` is not empty, part of its prefix is still arriving, from host or another pool."""
     OFFLOADING = "offloading"
     """Being saved to the host; the page table is still its own. Match and Release alone."""
     OFFLOADED = "offloaded"
@@ -58,7 +58,7 @@ class LeaseState:
         self._patches: list[TablePatch] = []
         self._copies: set[int] = set()
         self.loading: frozenset[int] = frozenset()
-        """Copies from the host that have not ended. Unless it is empty, nothing of the lease may be computed."""
+        """Copies of its prefix that have not ended. Unless it is empty, nothing of the lease may be computed."""
         self.status = LeaseStatus.OPENING
         self.lease_id = 0
         self.known = 0
@@ -68,6 +68,8 @@ class LeaseState:
         """Tokens whose KV the lease reads from the cache, those that are arriving too. Computing starts here."""
         self.host_tokens = 0
         """Of them, those that the host had, or was sending."""
+        self.peer_tokens = 0
+        """Of them, those that another pool had, or was sending."""
         self.readable = 0
         """Tokens whose KV it had when it became active, or was restored, and can read once `loading` is empty.
 
@@ -125,12 +127,14 @@ class LeaseState:
         device_tokens: int,
         rollback_tokens: int,
         host_tokens: int = 0,
+        peer_tokens: int = 0,
         loading: frozenset[int] = frozenset(),
     ) -> None:
         """The whole page table has come, the bytes in it perhaps not."""
         self._pages = pages
         self.written = self.published = self.readable = self.device_tokens = device_tokens
-        self.host_tokens, self.rollback_tokens, self.loading = host_tokens, rollback_tokens, loading
+        self.host_tokens, self.peer_tokens, self.rollback_tokens = host_tokens, peer_tokens, rollback_tokens
+        self.loading = loading
         self.status = LeaseStatus.ACTIVE
 
     def on_grown(self, pages: Pages, known: int) -> None:
@@ -180,7 +184,8 @@ class LeaseState:
         """Back to waiting, with all tokens and no pages."""
         self.known += known
         self._lose_pages()
-        self.written = self.published = self.readable = self.device_tokens = self.host_tokens = self.rollback_tokens = 0
+        self.written = self.published = self.readable = self.rollback_tokens = 0
+        self.device_tokens = self.host_tokens = self.peer_tokens = 0
         self.status = LeaseStatus.WAITING
 
     def on_offloading(self) -> None:
@@ -211,10 +216,11 @@ class LeaseState:
         if patches:
             self._patch(patches)
         if readable < self.readable:
-            resident = self.device_tokens - self.host_tokens
+            resident = self.device_tokens - self.host_tokens - self.peer_tokens
             self.readable = readable
             self.device_tokens = min(self.device_tokens, readable)
-            self.host_tokens = max(0, self.device_tokens - resident)
+            arrived = max(0, self.device_tokens - resident)
+            self.host_tokens, self.peer_tokens = min(self.host_tokens, arrived), min(self.peer_tokens, arrived)
             self.published, self.written = min(self.published, readable), min(self.written, readable)
         self.loading -= {copy_id}  # last: whoever sees it empty sees the rest
         if not self.loading and self.status is LeaseStatus.RESTORING:

@@ -19,6 +19,10 @@ class MatchResult:
     """The pool's mode: none, bigram or drop_last_page."""
     rollback_tokens: int
     """What that mode took off the common prefix."""
+    peer_tokens: int
+    """Beyond device and host: on their way from another pool or, if that was asked, there to be imported."""
+    peer_pool: str
+    """That pool's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class FinishedCopy:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A copy from the host that a lease waited for has ended; `error` is None where the bytes are in place."""
+    """A copy that a lease waited for has ended; `error` is None where the bytes are in place."""
 
     lease_id: int
     copy_id: int

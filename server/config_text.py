@@ -45,6 +45,7 @@ def _pool_lines(pool: PoolConfig) -> Iterator[str]:
     yield f'speculative = "{pool.speculative}"'
     yield f"max_context = {pool.max_context}"
     yield f"copy_deadline_seconds = {pool.copy_deadline_seconds}"
+    yield f"import_min_pages = {pool.import_min_pages}"
     yield from _host_lines(pool)
 
 

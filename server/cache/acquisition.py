@@ -141,7 +141,7 @@ class Acquisition:
         load = self._load(lease, anchor, parts)
         table = lease.table = PageTable(self._tree.pages_between(None, anchor))
         table.append(self.claim(growth.wanted - prefix))
-        lease.state, lease.reserved = LeaseState.ACTIVE, growth.reserved
+        lease.state, lease.reserved, lease.locked_at = LeaseState.ACTIVE, growth.reserved, self._clock()
         self._admission.admit(lease)
         copy_id = self._preemption.restore(lease, table)
         loading = ((load.copy_id,) if load is not None else ()) + ((copy_id,) if copy_id else ())

@@ -132,7 +132,7 @@ def _loads(cache: PrefixCache) -> Iterator[str]:
             yield f"{len(nodes)} nodes are arriving by copy {load.copy_id}, which is not in flight"
         if set(load.anchor.upwards(load.pages)) != nodes:
             yield f"copy {load.copy_id} is to fill other nodes than those that are arriving by it"
-    for lease in _all_leases(cache):
+    for lease in all_leases(cache):
         if lease.active and not lease.ended and lease.anchor is not None and lease.anchor.arriving is not lease.load:
             yield f"lease {lease.lease_id} waits for another copy than the one that fills its prefix"
 

@@ -432,9 +432,7 @@ class PrefixCache:
         """Brings an offloaded lease back, to pages wherever there are some."""
         lease = self._lease(session_id, lease_id)
         check_state(lease, LeaseState.OFFLOADED)
-        result = self._acquisition.restore(lease, allocate_to, reserve_to)
-        lease.locked_at = self._clock()
-        return result
+        return self._acquisition.restore(lease, allocate_to, reserve_to)
 
     def take_plans(self) -> tuple[CopyPlan, ...]:
         """Copies to carry out, in order, after what take_journal gives has been written."""

@@ -181,7 +181,8 @@ def fill_head(reply: cache_pb2.BatchReply, session: ServedSession, seq: int, epo
         reply.publications.append(publication(published))
     for finished in cache.take_finished_copies(session.id):
         reply.finished_copies.append(finished_copy(finished))
+    for arrived in cache.take_arrivals(session.id):
+        reply.arrivals.append(arrival(arrived))
     if cache.config.host_pages:
         fill_host_occupancy(reply.host, cache.host_occupancy())
-        reply.arrivals.extend(map(arrival, cache.take_arrivals(session.id)))
         reply.saved.extend(map(saved_lease, cache.take_saved(session.id)))

@@ -43,9 +43,12 @@ def pool_occupancy(pool: ServedPool, sessions: Sequence[ServedSession]) -> pb.Po
         promoted_pages=counters.promoted_pages,
         offloaded_pages=counters.offloaded_pages,
         restored_pages=counters.restored_pages,
-        failed_copy_pages=counters.demote_failed_pages + counters.promote_failed_pages,
+        failed_copy_pages=counters.demote_failed_pages + counters.promote_failed_pages + counters.import_failed_pages,
         write_policy=cache.config.write_policy if cache.config.host_pages else "",
         journal=pool.journal,
+        imported_hit_tokens=counters.imported_hit_tokens,
+        imported_pages=counters.imported_pages,
+        lent_pages=counters.lent_pages,
     )
     fill_occupancy(message.device, cache.occupancy())
     fill_host_occupancy(message.host, cache.host_occupancy())

@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import grpc
 
+from radixd.server.cache.prefix_cache import PrefixCache
 from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
 from radixd.server.gate import Gate
@@ -21,8 +22,6 @@ from radixd.v1 import types_pb2
 NAME = "radixd.v1.Sessions"
 
 CONTRACT_REVISION = 1
-CAPABILITIES = ("move",)
-HOST_TIER_CAPABILITIES = (*CAPABILITIES, "offload")
 
 NONCE_BYTES = 16
 MODEL_BYTES = 64
@@ -107,9 +106,14 @@ class SessionService:
             ),
             server_version=version("radixd"),
             contract_revision=CONTRACT_REVISION,
-            capabilities=HOST_TIER_CAPABILITIES if pool.cache.config.host_pages else CAPABILITIES,
+            capabilities=_capabilities(pool.cache),
             total_host_pages=pool.cache.config.host_pages,
         )
+
+
+def _capabilities(cache: PrefixCache) -> list[str]:
+    optional = {"offload": cache.config.host_pages > 0, "import": bool(cache.importer.peers)}
+    return ["move", *(name for name, has_it in optional.items() if has_it)]
 
 
 def _opening(request: pb.OpenSessionRequest, limits: Limits) -> Opening:

@@ -20,6 +20,8 @@ MAX_PRIORITY = 100
 TOKEN_BYTES = 4
 SLOT_BYTES = 4
 
+LATER = "a waiting lease holds no pages: say it in the Acquire that activates the lease"
+
 FAILED = 0
 """Stands in `Scope.opened` for an Acquire that was refused; no lease has this id."""
 
@@ -63,16 +65,22 @@ def match(scope: Scope, message: cache_pb2.Match, result: cache_pb2.MatchResult)
         if message.HasField("namespace") or message.tokens:
             raise bad_field("lease", "a lease has its namespace and tokens already: send either `lease` or those two")
         lease_id = scope.lease_id(message.lease)
-        found = scope.cache.match_lease(session.id, lease_id, max_tokens=max_tokens, peek=message.peek)
+        found = scope.cache.match_lease(
+            session.id, lease_id, max_tokens=max_tokens, peek=message.peek, peers=message.peers
+        )
     else:
         within = namespace(message, session)
         tokens = scope.tokens(message.tokens)
-        found = scope.cache.match(session.id, within, tokens, max_tokens=max_tokens, peek=message.peek)
+        found = scope.cache.match(
+            session.id, within, tokens, max_tokens=max_tokens, peek=message.peek, peers=message.peers
+        )
     result.device_tokens = found.device_tokens
     result.host_tokens = found.host_tokens
     result.unlocked_pages = found.unlocked_pages
     result.speculative = SPECULATIVE[session.pool.speculative]
     result.rollback_tokens = found.rollback_tokens
+    result.peer_tokens = found.peer_tokens
+    result.peer_pool = found.peer
 
 
 def acquire(scope: Scope, message: cache_pb2.Acquire, result: cache_pb2.AcquireResult) -> None:
@@ -88,6 +96,7 @@ def acquire(scope: Scope, message: cache_pb2.Acquire, result: cache_pb2.AcquireR
     result.lease_id = acquired.lease_id
     result.device_tokens = acquired.device_tokens
     result.host_tokens = acquired.host_tokens
+    result.peer_tokens = acquired.peer_tokens
     result.loading.extend(acquired.loading)
     result.speculative = SPECULATIVE[scope.session.pool.speculative]
     result.rollback_tokens = acquired.rollback_tokens
@@ -116,13 +125,17 @@ def _activate(scope: Scope, message: cache_pb2.Acquire) -> AcquireResult:
     if message.tokens or message.wait or given:
         text = "a waiting lease has its namespace, tokens, priority and retention already: leave them and `wait` unset"
         raise bad_field("lease_id", text)
-    return scope.cache.activate(scope.session.id, message.lease_id, **_lengths(message))
+    return scope.cache.activate(
+        scope.session.id, message.lease_id, **_lengths(message), import_from_peers=message.import_from_peers
+    )
 
 
 def _wait(scope: Scope, message: cache_pb2.Acquire) -> int:
     for name in ("max_tokens", "allocate_to", "reserve_to"):
         if message.HasField(name):
-            raise bad_field(name, "a waiting lease holds no pages: say it in the Acquire that activates the lease")
+            raise bad_field(name, LATER)
+    if message.import_from_peers:
+        raise bad_field("import_from_peers", LATER)
     session = scope.session
     return scope.cache.wait(
         session.id,
@@ -142,6 +155,7 @@ def _open(scope: Scope, message: cache_pb2.Acquire) -> AcquireResult:
         **_lengths(message),
         priority=_priority(message),
         retain_seconds=_retain_seconds(message),
+        import_from_peers=message.import_from_peers,
     )
 
 

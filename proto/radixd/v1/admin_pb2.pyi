@@ -103,6 +103,9 @@ class PoolOccupancy(_message.Message):
     FAILED_COPY_PAGES_FIELD_NUMBER: _builtins.int
     WRITE_POLICY_FIELD_NUMBER: _builtins.int
     JOURNAL_FIELD_NUMBER: _builtins.int
+    IMPORTED_HIT_TOKENS_FIELD_NUMBER: _builtins.int
+    IMPORTED_PAGES_FIELD_NUMBER: _builtins.int
+    LENT_PAGES_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     geometry: _builtins.str
     layout: _builtins.str
@@ -136,6 +139,12 @@ class PoolOccupancy(_message.Message):
     write_policy: _builtins.str
     journal: _builtins.str
     """Of the host tier's journal: "" (none kept), "ok", or why it is kept no longer."""
+    imported_hit_tokens: _builtins.int
+    """of hit_tokens, those that came from other pools"""
+    imported_pages: _builtins.int
+    """from other pools"""
+    lent_pages: _builtins.int
+    """to other pools"""
     @_builtins.property
     def device(self) -> _types_pb2.Occupancy: ...
     @_builtins.property
@@ -172,10 +181,13 @@ class PoolOccupancy(_message.Message):
         failed_copy_pages: _builtins.int = ...,
         write_policy: _builtins.str = ...,
         journal: _builtins.str = ...,
+        imported_hit_tokens: _builtins.int = ...,
+        imported_pages: _builtins.int = ...,
+        lent_pages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "host", b"host"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_leases", b"active_leases", "demote_skipped_pages", b"demote_skipped_pages", "demoted_pages", b"demoted_pages", "device", b"device", "device_kind", b"device_kind", "devices", b"devices", "evicted_pages", b"evicted_pages", "failed_copy_pages", b"failed_copy_pages", "generation", b"generation", "geometry", b"geometry", "hit_tokens", b"hit_tokens", "host", b"host", "host_hit_tokens", b"host_hit_tokens", "inserted_pages", b"inserted_pages", "journal", b"journal", "layout", b"layout", "nodes", b"nodes", "offloaded_pages", b"offloaded_pages", "page_bytes", b"page_bytes", "page_size", b"page_size", "policy", b"policy", "pool", b"pool", "promoted_pages", b"promoted_pages", "requested_tokens", b"requested_tokens", "restored_pages", b"restored_pages", "sessions", b"sessions", "speculative", b"speculative", "waiting_leases", b"waiting_leases", "write_policy", b"write_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_leases", b"active_leases", "demote_skipped_pages", b"demote_skipped_pages", "demoted_pages", b"demoted_pages", "device", b"device", "device_kind", b"device_kind", "devices", b"devices", "evicted_pages", b"evicted_pages", "failed_copy_pages", b"failed_copy_pages", "generation", b"generation", "geometry", b"geometry", "hit_tokens", b"hit_tokens", "host", b"host", "host_hit_tokens", b"host_hit_tokens", "imported_hit_tokens", b"imported_hit_tokens", "imported_pages", b"imported_pages", "inserted_pages", b"inserted_pages", "journal", b"journal", "layout", b"layout", "lent_pages", b"lent_pages", "nodes", b"nodes", "offloaded_pages", b"offloaded_pages", "page_bytes", b"page_bytes", "page_size", b"page_size", "policy", b"policy", "pool", b"pool", "promoted_pages", b"promoted_pages", "requested_tokens", b"requested_tokens", "restored_pages", b"restored_pages", "sessions", b"sessions", "speculative", b"speculative", "waiting_leases", b"waiting_leases", "write_policy", b"write_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

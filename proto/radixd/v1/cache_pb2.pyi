@@ -28,6 +28,11 @@ or it is a miss. Bytes move behind the verbs' backs: Acquire and Restore name th
 (`loading`), and a later reply tells their end (`arrivals`). Until then the engine must not read that prefix; it may
 prepare everything else. A copy that fails shortens what was promised, and is never an error.
 
+Peers. Pools of one daemon and one geometry can copy pages from device to device. Match shows what another pool holds
+beyond one's own (`peers`), Acquire brings it (`import_from_peers`): the new pages are the pool's own from then on,
+matchable by all its sessions, whatever becomes of those they were copied from. To others a prefix that is being
+imported is arriving, as from the host. Both must be asked for, because each call then walks every peer's tree.
+
 No verb waits for pages or for bytes. A miss is OK with length zero.
 """
 
@@ -341,12 +346,15 @@ class Match(_message.Message):
     LEASE_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     PEEK_FIELD_NUMBER: _builtins.int
+    PEERS_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """The most that may be matched; what is above the tokens counts as all of them. Unset: one less than the tokens,
     because one is left to compute. No tokens at all are OK, and match nothing.
     """
     peek: _builtins.bool
+    peers: _builtins.bool
+    """Ask the other pools of the daemon too. Nothing changes there, neither recency nor hits."""
     tokens: _builtins.bytes
     @_builtins.property
     def namespace(self) -> _types_pb2.Namespace:
@@ -363,11 +371,12 @@ class Match(_message.Message):
         lease: Global___LeaseRef | None = ...,
         max_tokens: _builtins.int | None = ...,
         peek: _builtins.bool = ...,
+        peers: _builtins.bool = ...,
         tokens: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "lease", b"lease", "max_tokens", b"max_tokens", "namespace", b"namespace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "lease", b"lease", "max_tokens", b"max_tokens", "namespace", b"namespace", "peek", b"peek", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "lease", b"lease", "max_tokens", b"max_tokens", "namespace", b"namespace", "peek", b"peek", "peers", b"peers", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
@@ -384,6 +393,8 @@ class MatchResult(_message.Message):
     UNLOCKED_PAGES_FIELD_NUMBER: _builtins.int
     SPECULATIVE_FIELD_NUMBER: _builtins.int
     ROLLBACK_TOKENS_FIELD_NUMBER: _builtins.int
+    PEER_TOKENS_FIELD_NUMBER: _builtins.int
+    PEER_POOL_FIELD_NUMBER: _builtins.int
     device_tokens: _builtins.int
     """Tokens matched in pages that are on the device."""
     host_tokens: _builtins.int
@@ -393,6 +404,12 @@ class MatchResult(_message.Message):
     speculative: _types_pb2.SpeculativeMode.ValueType
     """The pool's mode, and the tokens that it took off the common prefix."""
     rollback_tokens: _builtins.int
+    peer_tokens: _builtins.int
+    """Tokens beyond device and host: on their way from another pool, or, with `peers`, on the device of one that could
+    lend them now. Acquire imports them if the pool's import_min_pages says that it is worth it.
+    """
+    peer_pool: _builtins.str
+    """The name of that pool."""
     def __init__(
         self,
         *,
@@ -401,10 +418,12 @@ class MatchResult(_message.Message):
         unlocked_pages: _builtins.int = ...,
         speculative: _types_pb2.SpeculativeMode.ValueType = ...,
         rollback_tokens: _builtins.int = ...,
+        peer_tokens: _builtins.int = ...,
+        peer_pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device_tokens", b"device_tokens", "host_tokens", b"host_tokens", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative", "unlocked_pages", b"unlocked_pages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device_tokens", b"device_tokens", "host_tokens", b"host_tokens", "peer_pool", b"peer_pool", "peer_tokens", b"peer_tokens", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative", "unlocked_pages", b"unlocked_pages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -428,6 +447,7 @@ class Acquire(_message.Message):
     WAIT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     RETAIN_SECONDS_FIELD_NUMBER: _builtins.int
+    IMPORT_FROM_PEERS_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.int
     """Instead of `namespace` and `tokens`: a waiting lease, whose tokens the daemon has already."""
@@ -445,6 +465,12 @@ class Acquire(_message.Message):
     """Of the pages this lease publishes: 0 (evicted first) to 100. Unset: 50."""
     retain_seconds: _builtins.float
     """How long after its last hit the priority holds before it falls to 0. Unset: for ever."""
+    import_from_peers: _builtins.bool
+    """Where another pool of the daemon has on its device a prefix that is longer by the pool's import_min_pages or more
+    than what this lease would read otherwise: copy what is missing here, in one copy, named in `loading`. The pages
+    get this lease's priority, as if it had published them. An import is never the reason for a refusal: what has no
+    room for one is acquired without. Not with `wait`: the Acquire that activates the lease says it.
+    """
     tokens: _builtins.bytes
     @_builtins.property
     def namespace(self) -> _types_pb2.Namespace: ...
@@ -459,11 +485,12 @@ class Acquire(_message.Message):
         wait: _builtins.bool = ...,
         priority: _builtins.int | None = ...,
         retain_seconds: _builtins.float | None = ...,
+        import_from_peers: _builtins.bool = ...,
         tokens: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_allocate_to", b"_allocate_to", "_max_tokens", b"_max_tokens", "_priority", b"_priority", "_reserve_to", b"_reserve_to", "_retain_seconds", b"_retain_seconds", "allocate_to", b"allocate_to", "max_tokens", b"max_tokens", "namespace", b"namespace", "priority", b"priority", "reserve_to", b"reserve_to", "retain_seconds", b"retain_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allocate_to", b"_allocate_to", "_max_tokens", b"_max_tokens", "_priority", b"_priority", "_reserve_to", b"_reserve_to", "_retain_seconds", b"_retain_seconds", "allocate_to", b"allocate_to", "lease_id", b"lease_id", "max_tokens", b"max_tokens", "namespace", b"namespace", "priority", b"priority", "reserve_to", b"reserve_to", "retain_seconds", b"retain_seconds", "tokens", b"tokens", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allocate_to", b"_allocate_to", "_max_tokens", b"_max_tokens", "_priority", b"_priority", "_reserve_to", b"_reserve_to", "_retain_seconds", b"_retain_seconds", "allocate_to", b"allocate_to", "import_from_peers", b"import_from_peers", "lease_id", b"lease_id", "max_tokens", b"max_tokens", "namespace", b"namespace", "priority", b"priority", "reserve_to", b"reserve_to", "retain_seconds", b"retain_seconds", "tokens", b"tokens", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allocate_to: _TypeAlias = _typing.Literal["allocate_to"]  # noqa: Y015
     _WhichOneofArgType__allocate_to: _TypeAlias = _typing.Literal["_allocate_to", b"_allocate_to"]  # noqa: Y015
@@ -499,6 +526,7 @@ class AcquireResult(_message.Message):
     SPECULATIVE_FIELD_NUMBER: _builtins.int
     ROLLBACK_TOKENS_FIELD_NUMBER: _builtins.int
     ALLOCATED_FIELD_NUMBER: _builtins.int
+    PEER_TOKENS_FIELD_NUMBER: _builtins.int
     PAGES_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.int
     device_tokens: _builtins.int
@@ -509,6 +537,8 @@ class AcquireResult(_message.Message):
     rollback_tokens: _builtins.int
     allocated: _builtins.int
     """Length of the page table in tokens: a whole number of pages."""
+    peer_tokens: _builtins.int
+    """Of device_tokens, those that are arriving from another pool, for this lease or for one that came before it."""
     pages: _builtins.bytes
     """The whole page table."""
     @_builtins.property
@@ -525,11 +555,12 @@ class AcquireResult(_message.Message):
         speculative: _types_pb2.SpeculativeMode.ValueType = ...,
         rollback_tokens: _builtins.int = ...,
         allocated: _builtins.int = ...,
+        peer_tokens: _builtins.int = ...,
         pages: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "device_tokens", b"device_tokens", "host_tokens", b"host_tokens", "lease_id", b"lease_id", "loading", b"loading", "pages", b"pages", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "device_tokens", b"device_tokens", "host_tokens", b"host_tokens", "lease_id", b"lease_id", "loading", b"loading", "pages", b"pages", "peer_tokens", b"peer_tokens", "rollback_tokens", b"rollback_tokens", "speculative", b"speculative"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,6 +28,11 @@ or it is a miss. Bytes move behind the verbs' backs: Acquire and Restore name th
 (`loading`), and a later reply tells their end (`arrivals`). Until then the engine must not read that prefix; it may
 prepare everything else. A copy that fails shortens what was promised, and is never an error.
 
+Peers. Pools of one daemon and one geometry can copy pages from device to device. Match shows what another pool holds
+beyond one's own (`peers`), Acquire brings it (`import_from_peers`): the new pages are the pool's own from then on,
+matchable by all its sessions, whatever becomes of those they were copied from. To others a prefix that is being
+imported is arriving, as from the host. Both must be asked for, because each call then walks every peer's tree.
+
 No verb waits for pages or for bytes. A miss is OK with length zero.
 """
 

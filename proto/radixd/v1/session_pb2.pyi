@@ -131,7 +131,9 @@ class OpenSessionResponse(_message.Message):
     def liveness(self) -> Global___Liveness: ...
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of optional features, for example "move". Absent means: do not call it."""
+        """Names of optional features: "move", "offload" (there is a host tier), "import" (there are pools to import from).
+        Absent means: do not call it; without "import", `peers` and `import_from_peers` find nothing.
+        """
 
     def __init__(
         self,
