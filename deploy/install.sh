@@ -6,15 +6,13 @@ set -euo pipefail
 
 source=$1
 prefix=$2
-
-pip() {
-    python3 -m pip --disable-pip-version-check --progress-bar off "$@"
-}
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off PIP_ROOT_USER_ACTION=ignore
 
 wheels=$(mktemp -d)
 trap 'rm -r "$wheels"' EXIT
 
-pip wheel --quiet --no-deps --wheel-dir "$wheels" "$source"
+python3 -m pip wheel --quiet --no-deps --wheel-dir "$wheels" "$source"
 python3 -m venv --without-pip "$prefix"
 built=("$wheels"/radixd-*.whl)
-pip --python "$prefix/bin/python" install --quiet --only-binary :all: --constraint "$source/constraints.txt" "${built[0]}[server]"
+python3 -m pip --python "$prefix/bin/python" install --quiet \
+    --only-binary :all: --constraint "$source/constraints.txt" "${built[0]}[server]"

@@ -1,0 +1,184 @@
+"""The manifests are valid, and agree with radixd and with one another."""
+
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+
+from radixd.gpu_pool.layout import Layout
+from radixd.server.cli.parser import build_parser
+from radixd.server.grpc_server import SERVICES
+from tests.unit.deploy.manifests import (
+    BASE,
+    KUBERNETES,
+    Manifest,
+    base_config,
+    containers,
+    loaded,
+    nbytes,
+    of_kind,
+    pods,
+    rendered,
+)
+
+VERSION = "1.34"
+"""The oldest that the manifests ask for, by their resource claims."""
+KUSTOMIZATIONS = ("base", "overlays/gpu", "overlays/daemonset")
+WHOLE = ("base/engine.yaml", "base/metrics.yaml", "overlays/gpu/gpus.yaml", "overlays/daemonset/engine-on-node.yaml")
+"""Files that are manifests before anything is rendered."""
+DAEMON_BYTES = 2 * 2**30
+"""What the daemon's own process may take, beside pools and tiers."""
+
+
+def check_schema(manifest: Manifest) -> None:
+    if manifest["kind"] == "ServiceMonitor":
+        check_service_monitor(manifest)
+    else:
+        kubernetes_validate.validate(manifest, VERSION, strict=True)
+
+
+def check_service_monitor(monitor: Manifest) -> None:
+    """By hand: a custom resource's schema comes with its operator."""
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
+    assert monitor["spec"].keys() == {"selector", "endpoints"}
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint.keys() == {"port", "path", "scheme", "interval", "bearerTokenFile", "tlsConfig"}
+    assert endpoint["scheme"] == "https"
+
+
+@pytest.mark.parametrize("path", WHOLE)
+def test_files_follow_the_schema(path: str) -> None:
+    for manifest in loaded(KUBERNETES / path):
+        check_schema(manifest)
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS)
+def test_what_is_rendered_follows_the_schema(folder: str) -> None:
+    manifests = rendered(KUBERNETES / folder)
+    for manifest in manifests:
+        check_schema(manifest)
+    assert {it["metadata"].get("namespace") for it in manifests if not it["kind"].startswith("Cluster")} == {
+        "inference"
+    }
+
+
+def test_a_wrong_field_is_noticed() -> None:
+    engine = of_kind(loaded(BASE / "engine.yaml"), "Deployment")
+    engine["spec"]["template"]["spec"]["shareProcessNamespaces"] = True
+    with pytest.raises(kubernetes_validate.ValidationError):
+        check_schema(engine)
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS)
+def test_the_daemon_is_told_what_it_understands(folder: str) -> None:
+    (pod,) = pods(rendered(KUBERNETES / folder))
+    daemon = containers(pod)["radixd"]
+    assert build_parser().parse_args(daemon["args"]).command == "serve"
+    for probe, seconds in (("startupProbe", 2.0), ("readinessProbe", 2.0), ("livenessProbe", 5.0)):
+        program, *arguments = daemon[probe]["exec"]["command"]
+        asked = build_parser().parse_args(arguments)
+        assert (program, asked.command, asked.timeout) == ("radixd", "health", seconds)
+        assert asked.service in ("", *SERVICES)
+        assert daemon[probe]["timeoutSeconds"] > asked.timeout, "else Kubernetes' word replaces the command's"
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS)
+def test_a_broken_pool_ends_no_other(folder: str) -> None:
+    (pod,) = pods(rendered(KUBERNETES / folder))
+    daemon = containers(pod)["radixd"]
+    assert daemon["livenessProbe"]["exec"]["command"][2] == "radixd.v1.Cache", "served while one pool is"
+    assert daemon["readinessProbe"]["exec"]["command"] == ["radixd", "health"], "everything is well"
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/gpu"])
+def test_the_daemon_starts_before_the_engine_and_stops_after_it(folder: str) -> None:
+    (pod,) = pods(rendered(KUBERNETES / folder))
+    daemon = pod["initContainers"][0]
+    assert (daemon["name"], daemon["restartPolicy"]) == ("radixd", "Always")
+    assert "startupProbe" in daemon, "what comes after it waits for this"
+    engine = containers(pod)["engine"]
+    ending = engine["lifecycle"]["preStop"]["sleep"]["seconds"] + base_config().drain_seconds
+    assert pod["terminationGracePeriodSeconds"] >= 2 * ending, "the engine's own end takes its part"
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/gpu"])
+def test_engine_and_daemon_share_what_they_must(folder: str) -> None:
+    (pod,) = pods(rendered(KUBERNETES / folder))
+    assert pod["shareProcessNamespace"]
+    check_shared(containers(pod)["radixd"], containers(pod)["engine"])
+    claims = [containers(pod)[name]["resources"].get("claims") for name in ("radixd", "engine")]
+    assert claims[0] == claims[1]
+    assert bool(claims[0]) == ("resourceClaims" in pod) == (folder == "overlays/gpu")
+
+
+def test_across_pods_they_share_the_nodes_pids_and_a_folder() -> None:
+    (daemon_pod,) = pods(rendered(KUBERNETES / "overlays/daemonset"))
+    (engine_pod,) = pods(loaded(KUBERNETES / "overlays/daemonset/engine-on-node.yaml"))
+    for pod in (daemon_pod, engine_pod):
+        assert pod["hostPID"]
+        assert "shareProcessNamespace" not in pod, "no pod may ask for both"
+    assert daemon_pod["nodeSelector"] == engine_pod["nodeSelector"]
+    check_shared(containers(daemon_pod)["radixd"], containers(engine_pod)["engine"])
+    runs = [volume for pod in (daemon_pod, engine_pod) for volume in pod["volumes"] if volume["name"] == "run"]
+    assert runs[0] == runs[1]
+    users = {pod["securityContext"]["runAsUser"] for pod in (daemon_pod, engine_pod)}
+    assert len(users) == 1
+
+
+def check_shared(daemon: Manifest, engine: Manifest) -> None:
+    """The folder of the sockets, where both look for them, and the user that may open them."""
+    socket_mount = {"name": "run", "mountPath": str(base_config().socket.parent)}
+    assert socket_mount in daemon["volumeMounts"]
+    assert socket_mount in engine["volumeMounts"]
+    assert "runAsUser" not in {**daemon["securityContext"], **engine["securityContext"]}, "it is the pod's, for both"
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS)
+def test_memory_is_as_large_as_the_configuration_takes(folder: str) -> None:
+    manifests = rendered(KUBERNETES / folder)
+    (pod,) = pods(manifests)
+    (pool,) = base_config().pools
+    tier = Layout(pool.layout.geometry, "page_first", pool.host.pages).nbytes
+    state = next(volume["emptyDir"] for volume in pod["volumes"] if volume["name"] == "state")
+    assert state["medium"] == "Memory"
+    assert nbytes(state["sizeLimit"]) > tier
+    limit = containers(pod)["radixd"]["resources"]["limits"]["memory"]
+    assert nbytes(limit) >= pool.layout.nbytes * pool.devices + tier + DAEMON_BYTES
+    assert of_kind(manifests, "ConfigMap")["data"]["radixd.toml"] == (BASE / "radixd.toml").read_text()
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS)
+def test_nothing_of_it_is_root_or_writes_its_image(folder: str) -> None:
+    (pod,) = pods(rendered(KUBERNETES / folder))
+    assert pod["securityContext"]["runAsNonRoot"]
+    for name, container in containers(pod).items():
+        context = container["securityContext"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["allowPrivilegeEscalation"] is False
+        assert context.get("readOnlyRootFilesystem") or name == "engine"
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS)
+def test_prometheus_finds_the_daemon(folder: str) -> None:
+    manifests = rendered(KUBERNETES / folder)
+    (pod,) = pods(manifests)
+    workload = next(manifest for manifest in manifests if "template" in manifest.get("spec", {}))
+    service, monitor = of_kind(manifests, "Service"), of_kind(manifests, "ServiceMonitor")
+    assert service["metadata"]["labels"] == monitor["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["selector"] == workload["spec"]["template"]["metadata"]["labels"]
+    (port,) = service["spec"]["ports"]
+    assert monitor["spec"]["endpoints"][0]["port"] == port["name"]
+    proxy = containers(pod)["metrics"]
+    assert proxy["ports"] == [{"name": port["targetPort"], "containerPort": port["port"]}]
+    assert f"--upstream=http://{base_config().metrics}/" in proxy["args"]
+
+
+def test_every_file_belongs_to_a_kustomization_or_is_an_example() -> None:
+    files = {str(path.relative_to(KUBERNETES)) for path in KUBERNETES.rglob("*.yaml")}
+    named = {"overlays/daemonset/engine-on-node.yaml"}
+    for folder in KUSTOMIZATIONS:
+        (kustomization,) = loaded(KUBERNETES / folder / "kustomization.yaml")
+        entries = [*kustomization["resources"], *(patch["path"] for patch in kustomization.get("patches", ()))]
+        named |= {f"{folder}/{entry}" for entry in entries if Path(entry).suffix == ".yaml"}
+        named.add(f"{folder}/kustomization.yaml")
+    assert files == named
