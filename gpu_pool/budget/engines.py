@@ -31,5 +31,8 @@ def as_sglang_counts(cost: Cost, available_bytes: int) -> SGLangView:
 
 
 def as_vllm_counts(cost: Cost, available_bytes: int) -> VLLMView:
-    """What vLLM makes of `available_bytes`."""
+    """What vLLM makes of `available_bytes` in this layout.
+
+    Under DCP that is SGLang's layout, with the index replicated; vLLM 0.32 would shard it and fit more.
+    """
     return VLLMView(cost.page_bytes, available_bytes // cost.page_bytes)

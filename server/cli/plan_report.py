@@ -76,6 +76,8 @@ def _print_pool(plan: Plan, pool: PoolSize) -> None:
     print()
     print_table((f"{pool.given_bytes:,} bytes as", "", "unit", "", "capacity"), rows)
     print("SGLang allocates its padding page beyond these bytes; vLLM's null block is one of its blocks")
+    if plan.model.dcp > 1:
+        print("the index is replicated, as SGLang does under DCP; vLLM 0.32 shards it and fits more")
 
 
 def _print_node(node: Node) -> None:

@@ -70,6 +70,18 @@ def test_a_gpu_a_batch_and_everything_else_on_paper(capsys: Capture) -> None:
     assert "at most 1,303,232 tokens a request, or a pool of 2,097,152 tokens" in text
 
 
+def test_dcp_is_told_to_be_sglangs_rule(capsys: Capture) -> None:
+    assert main(["plan", "--dcp", "8", "--bytes", "100GB"]) == 0
+    assert "vLLM 0.32 shards it" in capsys.readouterr().out
+    assert main(["plan", "--bytes", "100GB"]) == 0
+    assert "vLLM 0.32 shards it" not in capsys.readouterr().out
+
+
+def test_a_presets_indexer_has_its_own_heads(capsys: Capture) -> None:
+    assert planned(capsys, "--hit", "64")["hit.indexer_flop.per_pair"] == 8_192 * 21
+    assert planned(capsys, "--preset", "deepseek-v3.2", "--hit", "64")["hit.indexer_flop.per_pair"] == 2 * 8_192 * 61
+
+
 def test_a_gpus_share_is_taken_after_weights_and_scratch(capsys: Capture) -> None:
     flags = ("--gpu-memory", "141GB", "--weights", "40GB", "--fraction", "0.5", "--scratch", "1GB")
     plan = planned(capsys, *flags)
