@@ -3,7 +3,7 @@
 import argparse
 from importlib.metadata import version
 
-from radixd.server.cli import actions, check, config_check, health, inspect, plan, serve, sessions, status, tree
+from radixd.server.cli import actions, check, config_check, health, inspect, plan, serve, sessions, status, top, tree
 from radixd.server.replay import cli as replay
 
 EXAMPLES = """\
@@ -14,6 +14,7 @@ examples:
   radixd replay                                       a daemon and four schedulers on one pool, every byte checked
   radixd status                                       the daemon, its pools and their pages
   radixd status --json | jq '.pools[0].device'
+  radixd top                                          the same and more, every second, until q
   radixd sessions                                     who is connected, and who holds pages
   radixd inspect /var/lib/radixd                      what a restart would find, without a daemon
   radixd plan --context 1M --gpu-memory 141GB         what fits, before anything is started
@@ -33,6 +34,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"radixd {version('radixd')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (serve, replay, status, health, sessions, tree, check, actions, inspect, plan, config_check):
+    for module in (serve, replay, status, top, health, sessions, tree, check, actions, inspect, plan, config_check):
         module.add_parser(commands)
     return parser

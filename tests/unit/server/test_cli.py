@@ -14,7 +14,7 @@ from radixd.server.cli.daemon_channel import address
 from radixd.server.cli.parser import build_parser
 
 COMMANDS = (
-    *("serve", "replay", "status", "sessions", "tree", "check"),
+    *("serve", "replay", "status", "top", "sessions", "tree", "check"),
     *("flush", "evict", "snapshot", "reap", "plan", "config"),
 )
 
