@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import Layout
@@ -67,6 +68,8 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+Tracing = Literal["off", "otel"]
+
 DEFAULT_METRICS = Address("127.0.0.1", 9464)
 """The one address that gives way to a free port where it is taken: nobody asked for it."""
 
@@ -82,6 +85,8 @@ class Config:
     metrics: Address | None = DEFAULT_METRICS
     """Where the status page, health and Prometheus's metrics are; None: nowhere."""
     log_format: LogFormat = "text"
+    tracing: Tracing = "off"
+    """otel: a span for every Batch, exported as OpenTelemetry's environment variables say."""
     drain_seconds: float = 10.0
     """How long SIGTERM waits for calls in flight."""
     memory_wait_seconds: float = 60.0

@@ -19,6 +19,7 @@ def _lines(config: Config) -> Iterator[str]:
     yield f'tcp = "{config.tcp or "off"}"'
     yield f'metrics = "{config.metrics or "off"}"'
     yield f'log_format = "{config.log_format}"'
+    yield f'tracing = "{config.tracing}"'
     yield f"drain_seconds = {config.drain_seconds}"
     yield f"state_dir = {json.dumps(str(config.state_dir or 'off'))}"
     for name, section in (("limits", config.limits), ("liveness", config.liveness)):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from radixd.server.allocation import PoolMemoryError, allocate_pools
 from radixd.server.attach import AttachServer
@@ -28,6 +29,9 @@ from radixd.server.sessions.liveness import TICK_SECONDS
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.signals import StopSignals
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
@@ -41,7 +45,8 @@ class StartupError(RuntimeError):
 class Daemon:
     """One life of the pools: made and run on one event loop, whose thread owns every cache."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, tracer: "Tracer | None" = None) -> None:
+        """With a tracer, every Batch is a span."""
         self._config = config
         self._epoch = time.time_ns()
         # A copier for each pool: one whose GPU hangs keeps no other waiting.
@@ -58,7 +63,7 @@ class Daemon:
         self._notify = ServiceNotify()
         self._attach = AttachServer(config.attach_socket, self._registry, self._gate, self._epoch)
         self._grpc = GrpcServer(config)
-        add_services(self._grpc.server, self._registry, self._pools, self._gate)
+        add_services(self._grpc.server, self._registry, self._pools, self._gate, tracer)
 
     async def run(self) -> None:
         """Return after SIGTERM or SIGINT, everything closed. Raises StartupError."""

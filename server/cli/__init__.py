@@ -23,9 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("radixd"):
             raise
-        print(
-            f"radixd {args.command}: the module {error.name} is missing: pip install 'radixd[server]'", file=sys.stderr
-        )
+        extra = "otel" if (error.name or "").startswith("opentelemetry") else "server"
+        text = f"the module {error.name} is missing: pip install 'radixd[{extra}]'"
+        print(f"radixd {args.command}: {text}", file=sys.stderr)
         return ERROR
     except CommandError as error:
         print(f"radixd {args.command}: {error}", file=sys.stderr)

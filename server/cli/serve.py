@@ -3,12 +3,19 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.paths import default_socket
 from radixd.server.cli.command import Commands, add_command
+from radixd.server.cli.daemon_channel import CommandError
 
-CONFIG_FLAGS = ("socket", "tcp", "metrics", "log_format", "drain_seconds", "state_dir")
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+CONFIG_FLAGS = ("socket", "tcp", "metrics", "log_format", "tracing", "drain_seconds", "state_dir")
 POOL_FLAGS = (
     "geometry", "layout", "device", "devices", "tokens", "bytes", "policy", "speculative", "max_context",
     "host_tokens", "host_bytes", "write_policy", "promote_min_pages", "free_target_pages", "copy_deadline_seconds",
@@ -38,6 +45,7 @@ def add_parser(commands: Commands) -> None:
         "--metrics", metavar="HOST:PORT", help="status page and metrics, or 'off' (default: 127.0.0.1:9464)"
     )
     parser.add_argument("--log-format", metavar="KIND", help="text, or json: one object a line (default: text)")
+    parser.add_argument("--tracing", metavar="KIND", help="otel: OpenTelemetry spans (default: off)")
     parser.add_argument("--drain-seconds", type=float, metavar="S", help="how long SIGTERM waits (default: 10)")
     parser.add_argument("--state-dir", metavar="DIR", help="host tiers outlive the daemon in it (default: off)")
     pool = parser.add_argument_group("the only pool")
@@ -90,15 +98,34 @@ def run(args: argparse.Namespace) -> int:
         return 2
     set_up_log(config.log_format)
 
-    async def live() -> None:
-        await Daemon(config).run()
+    async def live(tracer: "Tracer | None" = None) -> None:
+        await Daemon(config, tracer).run()
 
     try:
-        asyncio.run(live())
+        if config.tracing == "off":
+            asyncio.run(live())
+        else:
+            with _tracing() as tracer:
+                asyncio.run(live(tracer))
     except StartupError as error:
         print(f"radixd serve: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+@contextmanager
+def _tracing() -> Iterator["Tracer"]:
+    """OpenTelemetry's tracer, until the last spans are out."""
+    from radixd.server.tracing import Tracing, TracingError
+
+    try:
+        spans = Tracing()
+    except TracingError as error:
+        raise CommandError(str(error)) from error
+    try:
+        yield spans.tracer
+    finally:
+        spans.close()
 
 
 def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """One Batch, or one unary verb, on its way through the cache."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Protocol
@@ -32,6 +33,11 @@ GIVING_PAGES = ("acquire", "allocate", "insert")
 class Run(Protocol):
     """Operations that are carried out in order, some at a time."""
 
+    @property
+    def verbs(self) -> Counter[str]:
+        """How many operations there are of each verb, done or not."""
+        ...
+
     def proceed(self) -> bool:
         """Carries out operations for YIELD_SECONDS; True once none is left."""
         ...
@@ -48,10 +54,15 @@ class BatchRun:
         self._session = session
         self._scope = Scope(session, session.pool.cache)
         self._began = perf_counter()
-        self._left: Iterator[cache_pb2.Operation] = iter(batch.operations)
+        self._operations = batch.operations
+        self._left: Iterator[cache_pb2.Operation] = iter(self._operations)
         self._reply = cache_pb2.BatchReply()
         self._short_groups: set[int] = set()
         self._room = session.limits.message_bytes // 2  # for results; the other half is for what else a reply tells
+
+    @property
+    def verbs(self) -> Counter[str]:
+        return Counter(operation.WhichOneof("verb") or "unknown" for operation in self._operations)
 
     def proceed(self) -> bool:
         work, now = self._session.pool.work, perf_counter()
@@ -114,6 +125,10 @@ class VerbRun:
         self._name = name
         self._verb = verb
         self._refusal: Refusal | None = None
+
+    @property
+    def verbs(self) -> Counter[str]:
+        return Counter((self._name,))
 
     def proceed(self) -> bool:
         began = perf_counter()

@@ -1,6 +1,7 @@
 """All of radixd's services, for a server to serve."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -11,17 +12,35 @@ from radixd.server.rpc.dispatch import Dispatch
 from radixd.server.rpc.session_service import SessionService
 from radixd.server.sessions.registry import PoolT, SessionRegistry
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
 SERVICE_NAMES = ("radixd.v1.Cache", "radixd.v1.Sessions", "radixd.v1.Admin")
 
 
 def add_services(
-    server: grpc.aio.Server, registry: SessionRegistry[PoolT], pools: Mapping[str, PoolT], gate: Gate
+    server: grpc.aio.Server,
+    registry: SessionRegistry[PoolT],
+    pools: Mapping[str, PoolT],
+    gate: Gate,
+    tracer: "Tracer | None" = None,
 ) -> None:
-    """Adds the services to a server that has not started. All share the event loop that it will run on."""
-    dispatch = Dispatch(registry, gate)
+    """Adds the services to a server that has not started. All share the event loop that it will run on.
+
+    With a tracer, every Batch is a span.
+    """
+    dispatch = _dispatch(registry, gate, tracer)
     handlers = (
         cache_service(dispatch),
         SessionService(registry, gate).handler(),
         AdminService(registry, pools, gate).handler(),
     )
     server.add_generic_rpc_handlers(handlers)
+
+
+def _dispatch(registry: SessionRegistry[PoolT], gate: Gate, tracer: "Tracer | None") -> Dispatch:
+    if tracer is None:
+        return Dispatch(registry, gate)
+    from radixd.server.rpc.traced_dispatch import TracedDispatch
+
+    return TracedDispatch(registry, gate, tracer)

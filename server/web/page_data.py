@@ -30,6 +30,7 @@ def pool_data(snapshot: Snapshot) -> dict[str, object]:
             "by_pages": _top(snapshot.nodes, page_size, lambda row: (row.device_pages + row.host_pages, row.hits)),
             "surveyed": len(snapshot.nodes),
         },
+        "hit_lengths": snapshot.hit_lengths,
         "sessions": [plain(session) for session in snapshot.sessions],
         "session_count": snapshot.session_count,
         "leases": [row._asdict() for row in snapshot.leases],

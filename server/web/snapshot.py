@@ -27,6 +27,8 @@ class Snapshot:
     page_map: PageMap | None
     nodes: list[PrefixRow]
     leases: list[LeaseRow]
+    hit_lengths: list[tuple[float | None, int]]
+    """Acquires by the tokens that they hit: each range's upper end (None: no end) and its count."""
     broken: str | None
     copies_in_flight: int
     copies_overdue: int
@@ -38,6 +40,7 @@ def read_pool(pool: Pool, registry: SessionRegistry[Pool]) -> Snapshot:
     """On the loop. Its cost is bounded: a copy of a byte a page, and limited numbers of nodes, leases and sessions."""
     start = time.perf_counter()
     cache = pool.cache
+    lengths = cache.counters.hit_length
     sessions = [session for session in registry if session.pool is pool]
     drawn = max(cache.config.pages, cache.config.host_pages) <= MAX_MAP_PAGES
     return Snapshot(
@@ -47,6 +50,7 @@ def read_pool(pool: Pool, registry: SessionRegistry[Pool]) -> Snapshot:
         page_map=read_page_map(cache) if drawn else None,
         nodes=survey_nodes(cache),
         leases=survey_leases(cache, MAX_LEASES),
+        hit_lengths=[*zip((*lengths.bounds, None), lengths.counts, strict=True)],
         broken=pool.broken,
         copies_in_flight=pool.traffic.in_flight,
         copies_overdue=pool.traffic.overdue,

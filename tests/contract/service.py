@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import grpc
+from opentelemetry.trace import Tracer
 
 from radixd.gpu_pool.presets import load_geometry
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
@@ -78,14 +79,14 @@ class LedgerPool:
 class Service:
     """A server with its pools, and a channel to it."""
 
-    def __init__(self, path: Path, *pools: LedgerPool) -> None:
+    def __init__(self, path: Path, *pools: LedgerPool, tracer: Tracer | None = None) -> None:
         self.pools = {pool.name: pool for pool in pools}
         self.gate = Gate()
         self.gate.state = State.SERVING
         self.registry = SessionRegistry(self.pools, EPOCH, LIMITS, LIVENESS, "")
         self.address = f"unix:{path}"
         self.server = grpc.aio.server()
-        add_services(self.server, self.registry, self.pools, self.gate)
+        add_services(self.server, self.registry, self.pools, self.gate, tracer)
         self.server.add_insecure_port(self.address)
         self.channel = grpc.aio.insecure_channel(self.address)
 

@@ -112,6 +112,8 @@ def test_it_shows_what_occupancy_says_and_follows(daemon: DaemonProcess, session
     assert lease[:3] == [str(known.session_id), str(second.lease_id), "active"]
     top = browser.evaluate(rows.format("by_hits"))[0]
     assert top[2:6] == [str(4 * P), "4", "0", "1"]  # the prefix that was hit ends at its token 256
+    bars = "[...document.querySelectorAll('[data-part=\"histogram\"] li')].map((item) => item.innerText.split('\\n'))"
+    assert [bar for bar in browser.evaluate(bars) if len(bar) > 1] == [["2", "≤ 0"], ["1", "≤ 256"]]
 
     session.step(launched=1, completed=1)
     second.release()

@@ -79,7 +79,7 @@ function showPool(pool, before, seconds) {
   broken.textContent = pool.broken ?? "";
   for (const tier of ["device", "host"]) showTier(section, tier, pool);
   showTiles(section, pool, before && before.counters[occupancy.pool], seconds);
-  showHistogram(section, pool.hit_lengths ?? []);
+  showHistogram(section, pool.hit_lengths);
   const surveyed = pool.prefixes.surveyed < occupancy.nodes
     ? `of the ${number.format(pool.prefixes.surveyed)} nodes nearest to the roots` : "";
   showTable(section, "by_hits", PREFIX_COLUMNS, pool.prefixes.by_hits, surveyed);
@@ -211,7 +211,7 @@ function showTiles(section, pool, before, seconds) {
 /** `buckets`: [upper end in tokens or null, count], each count that of its own bucket. */
 function showHistogram(section, buckets) {
   const root = find(section, '[data-part="histogram"]');
-  root.hidden = !buckets.length;
+  root.hidden = buckets.every(([, count]) => !count);
   const most = Math.max(1, ...buckets.map(([, count]) => count));
   find(root, "ol").replaceChildren(...buckets.map(([end, count]) => {
     const item = element("li", "", count ? short.format(count) : "");
