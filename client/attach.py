@@ -4,11 +4,15 @@ A worker needs no gRPC: the scheduler sends it `session.ticket()`, and it calls 
 fork, never before: a forked child holds the mapping and the connection too, and keeps the session alive.
 """
 
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 from radixd.client.connection import AttachConnection, connect
-from radixd.client.errors import RadixError
+from radixd.client.errors import CannotMap, RadixError, StaleEpoch
 from radixd.client.ticket import AttachTicket
 from radixd.gpu_pool.attach_wire import Role
 
@@ -21,21 +25,29 @@ except ImportError as error:
 
 from radixd.gpu_pool.handle import Handle
 from radixd.gpu_pool.layout import Layout
-from radixd.gpu_pool.mapping import map_buffer
+from radixd.gpu_pool.mapping import MappingError, map_buffer
 from radixd.gpu_pool.views import PoolViews, torch_views
+
+_open: WeakSet["Attachment"] = WeakSet()
+_open_lock = threading.Lock()
 
 
 class Attachment:
     """A pool's memory in this process: one set of views for each device (one a tensor-parallel rank).
 
     Views are valid until the session ends or the daemon restarts: then `views` raises what happened. Tensors taken
-    before that still point at the old memory; drop them, nothing may be written through them.
+    before that still point at the old memory; drop them, nothing may be written through them. They keep the memory
+    mapped, and on a GPU taken: after a daemon's restart it has no room for a new pool until the last one is gone.
     """
 
-    def __init__(self, connection: AttachConnection, buffers: tuple[torch.Tensor, ...]) -> None:
+    def __init__(
+        self, connection: AttachConnection, attach_socket: str, buffers: Sequence[torch.Tensor], unmap: ExitStack
+    ) -> None:
         self._connection = connection
         self._views = tuple(torch_views(buffer, connection.reply.layout) for buffer in buffers)
+        self._unmap = unmap
         self._void: Exception | None = None
+        self.attach_socket = attach_socket
         self.epoch = connection.reply.epoch
 
     @property
@@ -45,7 +57,10 @@ class Attachment:
 
     @property
     def views(self) -> tuple[PoolViews, ...]:
-        """One for each device. Raises the session's end, or RuntimeError after `close`."""
+        """One for each device that was asked for. Raises the session's end, or RuntimeError after `close`.
+
+        Also to be read alone: neither shared memory nor CUDA keeps a process from writing where it may only read.
+        """
         if self._void is not None:
             raise self._void
         return self._views
@@ -56,10 +71,14 @@ class Attachment:
             self._void = error
 
     def close(self) -> None:
-        """Drop the views, then end the connection. Drop every tensor taken from them first. Idempotent."""
+        """Drop the views, wait for the GPUs, unmap, then end the connection. Idempotent.
+
+        Drop every tensor taken from the views first: a ResourceWarning tells of those that keep GPU memory taken.
+        """
         if self._void is None:
             self._void = RuntimeError("this attachment was closed: attach again")
         self._views = ()
+        self._unmap.close()
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -71,20 +90,57 @@ class Attachment:
         self.close()
 
 
-def attach(ticket: AttachTicket, role: Role = "worker") -> Attachment:
-    """Attach this process in the ticket's session's name and map the pool. Raises as `connection.connect` does."""
+def attach(ticket: AttachTicket, role: Role = "worker", ranks: Sequence[int] | None = None) -> Attachment:
+    """Attach this process in the ticket's session's name and map the pool.
+
+    Attachments of this process to an earlier daemon on the same socket are closed first: their memory takes room.
+
+    Args:
+        ranks: which of the pool's devices to map, in this order; None for all. A worker that sees one GPU maps one.
+
+    Raises as `connection.connect` does; CannotMap, naming the likely setting; ValueError for a rank that is not there.
+    """
+    _end_earlier(ticket)
     connection = connect(ticket, role)
-    try:
-        buffers = tuple(_map(handle) for handle in connection.reply.devices)
-    except BaseException:
-        connection.close()
-        raise
-    connection.close_handles()
-    return Attachment(connection, buffers)
+    with ExitStack() as undo:
+        undo.callback(connection.close)
+        devices = connection.reply.devices
+        wanted = range(len(devices)) if ranks is None else ranks
+        if any(not 0 <= rank < len(devices) for rank in wanted):
+            raise ValueError(f"ranks {list(wanted)}: the pool has devices 0 to {len(devices) - 1}")
+        unmap = ExitStack()
+        undo.enter_context(unmap)
+        buffers: list[torch.Tensor] = []
+        undo.callback(buffers.clear)
+        try:
+            buffers.extend(_map(devices[rank], unmap) for rank in wanted)
+        except MappingError as error:
+            raise CannotMap(str(error)) from error
+        connection.close_handles()
+        attachment = Attachment(connection, ticket.attach_socket, buffers, unmap)
+        undo.pop_all()
+    with _open_lock:
+        _open.add(attachment)
+    return attachment
 
 
-def _map(handle: Handle) -> torch.Tensor:
-    """Flat uint8; on torch's meta device for a pool without memory."""
-    if handle.fd is None:
-        return torch.empty(handle.nbytes, dtype=torch.uint8, device="meta")
-    return map_buffer(handle.fd, handle.nbytes)
+def _end_earlier(ticket: AttachTicket) -> None:
+    with _open_lock:
+        earlier = [it for it in _open if it.attach_socket == ticket.attach_socket and it.epoch != ticket.epoch]
+        _open.difference_update(earlier)
+    for attachment in earlier:
+        attachment.invalidate(StaleEpoch("the daemon has restarted since this attachment was made: attach again"))
+        attachment.close()
+
+
+def _map(handle: Handle, unmap: ExitStack) -> torch.Tensor:
+    """Flat uint8; on torch's meta device for a pool without memory. `unmap` gets what gives a GPU's memory up."""
+    if handle.gpu is not None:
+        from radixd.gpu_pool.cuda.attached import AttachedGpu
+
+        attached = AttachedGpu(handle.gpu, handle.nbytes)
+        unmap.callback(attached.close)
+        return attached.buffer
+    if handle.fd is not None:
+        return map_buffer(handle.fd, handle.nbytes)
+    return torch.empty(handle.nbytes, dtype=torch.uint8, device="meta")

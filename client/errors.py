@@ -20,6 +20,10 @@ class Unreachable(RadixError):
     """No daemon answers. Batches whose outcome is unknown are kept, and sent again with the same seq on reconnect."""
 
 
+class CannotMap(RadixError):
+    """This process cannot map the pool's memory; the message names the setting that is likely at fault."""
+
+
 class Refused(RadixError):
     """The daemon said no, and changed nothing. Itself raised only for a reason that this version does not know.
 

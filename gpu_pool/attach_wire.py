@@ -1,25 +1,28 @@
 """The attach handshake: what a process says to get a pool's memory, and what the daemon answers.
 
-A client connects, sends one request (with its own pidfd beside it if it can make one) and reads one reply with one
-memfd for each device that has memory. The connection then stays open, silent, as long as the process may touch the
-pool: its end, with the process's, is what frees the pages. JSON on the wire, never pickle.
+A client connects, sends one request (with its own pidfd beside it if it can make one) and reads one reply: one memfd
+for each device in host memory, and in the body one IPC handle for each GPU. The connection then stays open, silent, as
+long as the process may touch the pool: its end, with the process's, is what frees the pages. JSON on the wire, never
+pickle.
 """
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from radixd.gpu_pool import fields, framing
 from radixd.gpu_pool.fields import FieldError
 from radixd.gpu_pool.framing import TIMEOUT_S, Frame, FrameError
-from radixd.gpu_pool.handle import DeviceKind, Handle
+from radixd.gpu_pool.handle import IPC_HANDLE_BYTES, DeviceKind, GpuHandle, Handle
 from radixd.gpu_pool.layout import Layout
 
 VERSION = 1
 MAX_UINT64 = 2**64 - 1
+MAX_PID = 2**31 - 1
 MAX_SECRET_HEX = 128
+MAX_UUID_CHARS = 64
 MAX_MESSAGE_CHARS = 4096
 MAX_REQUEST_BYTES = 4096
 MAX_REPLY_BYTES = 4 * 2**20
@@ -136,7 +139,7 @@ def _request(frame: Frame) -> ReceivedRequest:
     request = AttachRequest(
         session_id=fields.integer(body, "session_id", "", high=MAX_UINT64),
         secret=bytes.fromhex(fields.text(body, "secret", "", limit=MAX_SECRET_HEX)),
-        pid=fields.integer(body, "pid", "", high=2**31 - 1),
+        pid=fields.integer(body, "pid", "", high=MAX_PID),
         role=fields.choice(body, "role", "", get_args(Role)),
     )
     return ReceivedRequest(request, frame.fds[0] if frame.fds else None)
@@ -150,10 +153,19 @@ def _encoded(answer: AttachReply | AttachRefused) -> tuple[Mapping[str, object],
     body = {
         "version": VERSION,
         "epoch": answer.epoch,
+        "geometry_fingerprint": answer.layout.geometry.fingerprint.hex(),
         "layout": answer.layout.to_dict(),
-        "devices": [{"kind": device.kind, "nbytes": device.nbytes} for device in answer.devices],
+        "devices": [_described(device) for device in answer.devices],
     }
     return body, [device.fd for device in answer.devices if device.fd is not None]
+
+
+def _described(device: Handle) -> Mapping[str, object]:
+    described: dict[str, object] = {"kind": device.kind, "nbytes": device.nbytes}
+    if device.gpu is not None:
+        gpu = device.gpu
+        described["gpu"] = {"uuid": gpu.uuid, "ipc": gpu.ipc.hex(), "offset": gpu.offset, "pid": gpu.pid}
+    return described
 
 
 def _answer(frame: Frame) -> AttachReply | AttachRefused:
@@ -166,15 +178,36 @@ def _answer(frame: Frame) -> AttachReply | AttachRefused:
         frame.close()
         return refused
     layout = Layout.from_dict(fields.mapping(body.get("layout"), "layout"))
+    fingerprint = fields.text(body, "geometry_fingerprint", "")
+    if fingerprint != layout.geometry.fingerprint.hex():
+        raise FieldError(f"geometry_fingerprint: {fingerprint} is not that of the layout sent with it")
     described = fields.sequence(body, "devices", "", limit=framing.MAX_FDS)
     fds = iter(frame.fds)
-    devices: list[Handle] = []
-    for i, item in enumerate(described):
-        device = fields.mapping(item, f"devices[{i}]")
-        kind = fields.choice(device, "kind", f"devices[{i}].", get_args(DeviceKind))
-        nbytes = fields.integer(device, "nbytes", f"devices[{i}].", low=layout.nbytes, high=layout.nbytes)
-        devices.append(Handle(kind, nbytes, None if kind == "meta" else next(fds, None)))
-    with_memory = sum(device.kind != "meta" for device in devices)
-    if len(frame.fds) != with_memory:
-        raise FieldError(f"{len(frame.fds)} file descriptors for {with_memory} devices with memory: one each is needed")
-    return AttachReply(fields.integer(body, "epoch", "", high=MAX_UINT64), layout, tuple(devices))
+    devices = tuple(_device(item, f"devices[{i}]", layout, fds) for i, item in enumerate(described))
+    with_fd = sum(device.kind in ("cpu", "cpu_async") for device in devices)
+    if len(frame.fds) != with_fd:
+        raise FieldError(f"{len(frame.fds)} file descriptors for {with_fd} devices in host memory: one each is needed")
+    return AttachReply(fields.integer(body, "epoch", "", high=MAX_UINT64), layout, devices)
+
+
+def _device(item: object, where: str, layout: Layout, fds: Iterator[int]) -> Handle:
+    device = fields.mapping(item, where)
+    kind = fields.choice(device, "kind", f"{where}.", get_args(DeviceKind))
+    nbytes = fields.integer(device, "nbytes", f"{where}.", low=layout.nbytes, high=layout.nbytes)
+    if kind == "meta":
+        return Handle(kind, nbytes)
+    if kind == "cuda":
+        return Handle(kind, nbytes, gpu=_gpu(fields.mapping(device.get("gpu"), f"{where}.gpu"), f"{where}.gpu."))
+    return Handle(kind, nbytes, fd=next(fds, None))
+
+
+def _gpu(gpu: Mapping[str, object], where: str) -> GpuHandle:
+    ipc = bytes.fromhex(fields.text(gpu, "ipc", where, limit=2 * IPC_HANDLE_BYTES))
+    if len(ipc) != IPC_HANDLE_BYTES:
+        raise FieldError(f"{where}ipc: {len(ipc)} bytes, a CUDA IPC handle has {IPC_HANDLE_BYTES}")
+    return GpuHandle(
+        uuid=fields.text(gpu, "uuid", where, limit=MAX_UUID_CHARS),
+        ipc=ipc,
+        offset=fields.integer(gpu, "offset", where),
+        pid=fields.integer(gpu, "pid", where, low=1, high=MAX_PID),
+    )

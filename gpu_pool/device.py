@@ -141,6 +141,7 @@ def run_now(copies: Sequence[Copy]) -> Future[None]:
 def joined(parts: Sequence[Future[None]]) -> Future[None]:
     """A future that ends after all `parts`, with the first failed one's exception; at once if there are none."""
     whole: Future[None] = Future()
+    whole.set_running_or_notify_cancel()  # nobody can take back what a device does
     lock = threading.Lock()
     waiting = len(parts)
 

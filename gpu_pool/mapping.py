@@ -12,7 +12,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class MappingError(Exception):
-    """A file descriptor is not the sealed memory that it should be; nothing was mapped."""
+    """Another process's memory cannot be mapped here; the message says why. Nothing was mapped."""
 
 
 def map_buffer(fd: int, nbytes: int) -> torch.Tensor:

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from radixd.gpu_pool.cpu import CpuDevice
 from radixd.gpu_pool.cpu_async import CpuAsyncDevice
@@ -15,6 +15,9 @@ from radixd.gpu_pool.host import HostPool
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.meta import MetaDevice
 from radixd.gpu_pool.views import PoolViews, torch_views
+
+if TYPE_CHECKING:
+    from radixd.gpu_pool.cuda.gpu import Gpu
 
 
 class PoolMemory:
@@ -32,13 +35,25 @@ class PoolMemory:
         """Allocate `layout.nbytes` on `count` devices of one kind, or on none: raises DeviceMemoryError.
 
         Args:
-            name: what the memory is called in /proc/PID/maps.
+            kind: cuda: on the first `count` GPUs that this process sees; `on_gpus` takes chosen ones.
+            name: what the memory is called in /proc/PID/maps; not on cuda.
             copy_delay_s: cpu_async only: how late its copies are.
         """
+        if kind == "cuda":
+            from radixd.gpu_pool.cuda.gpu import find_gpus
+
+            return cls.on_gpus(layout, find_gpus((), count))
         return cls._opened(
             layout,
             [partial(_open_device, kind, layout.nbytes, f"{name}-{rank}", copy_delay_s) for rank in range(count)],
         )
+
+    @classmethod
+    def on_gpus(cls, layout: Layout, gpus: Sequence["Gpu"]) -> Self:
+        """Allocate `layout.nbytes` on each of `gpus`, one a rank: raises DeviceMemoryError."""
+        from radixd.gpu_pool.cuda.device import CudaDevice
+
+        return cls._opened(layout, [partial(CudaDevice, layout.nbytes, gpu) for gpu in gpus])
 
     @classmethod
     def _opened(cls, layout: Layout, opening: Sequence[Callable[[], Device]]) -> Self:

@@ -6,7 +6,7 @@ from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import LayoutKind
 from radixd.gpu_pool.memory import PoolMemory
 
-KINDS: tuple[DeviceKind, ...] = ("cpu", "cpu_async")
+KINDS: tuple[DeviceKind, ...] = ("cpu", "cpu_async", "cuda")
 
 
 class MakePool(Protocol):

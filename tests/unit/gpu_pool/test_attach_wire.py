@@ -29,7 +29,7 @@ from radixd.gpu_pool.attach_wire import (
     send_request,
 )
 from radixd.gpu_pool.framing import FrameError
-from radixd.gpu_pool.handle import Handle
+from radixd.gpu_pool.handle import GpuHandle, Handle
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.presets import load_geometry
 from tests.unit.gpu_pool.pools import MakePool
@@ -67,6 +67,12 @@ def _send_raw(sock: socket.socket, body: object, fds: list[int] | None = None) -
 
 def _reply_for(layout: Layout, *handles: Handle) -> AttachReply:
     return AttachReply(EPOCH, layout, handles)
+
+
+def _reply_body(layout: Layout) -> dict[str, object]:
+    """A reply's fields, without its devices."""
+    fingerprint = layout.geometry.fingerprint.hex()
+    return {"version": 1, "epoch": 1, "geometry_fingerprint": fingerprint, "layout": layout.to_dict()}
 
 
 def test_a_request_arrives_as_it_was_sent_with_the_clients_pidfd(pair: Pair) -> None:
@@ -282,7 +288,7 @@ def test_a_reply_whose_descriptors_do_not_match_its_devices_is_refused(make_pool
     memory = make_pool("tiny")
     (handle,) = memory.export()
     assert handle.fd is not None
-    body = {"version": 1, "epoch": 1, "layout": memory.layout.to_dict()}
+    body = _reply_body(memory.layout)
     device = {"kind": "cpu", "nbytes": handle.nbytes}
     for devices, fds, names in [
         ([device, device], [handle.fd], "1 file descriptors for 2 devices"),
@@ -293,6 +299,51 @@ def test_a_reply_whose_descriptors_do_not_match_its_devices_is_refused(make_pool
         _send_raw(daemon, {**body, "devices": devices}, fds)
         with pytest.raises(FrameError, match=names):
             read_reply(client)
+
+
+GPU = GpuHandle("GPU-5b0ef3a2-8c3f-4a7e-9c53-0d1f6a2b7c44", bytes(range(64)), 4096, pid=17)
+
+
+def test_memory_on_gpus_travels_as_handles_without_descriptors(pair: Pair) -> None:
+    client, daemon = pair
+    layout = Layout(load_geometry("tiny"), "layer_first", 3)
+    sent = _reply_for(layout, Handle("cuda", layout.nbytes, gpu=GPU), Handle("cuda", layout.nbytes, gpu=GPU))
+    send_reply(daemon, sent)
+    assert read_reply(client) == sent
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"uuid": "G" * 65}, r"devices\[0\]\.gpu\.uuid"),
+        ({"ipc": "00" * 65}, r"gpu\.ipc: expected a string of 1 to 128"),
+        ({"ipc": "00" * 63}, r"gpu\.ipc: 63 bytes, a CUDA IPC handle has 64"),
+        ({"ipc": "xy" * 64}, "non-hexadecimal"),
+        ({"offset": -1}, r"gpu\.offset"),
+        ({"pid": 0}, r"gpu\.pid"),
+    ],
+)
+def test_a_bad_field_of_a_gpus_handle_is_named(pair: Pair, change: dict[str, object], names: str) -> None:
+    client, daemon = pair
+    layout = Layout(load_geometry("tiny"), "page_first", 3)
+    gpu = {"uuid": GPU.uuid, "ipc": GPU.ipc.hex(), "offset": 0, "pid": 1}
+    device = {"kind": "cuda", "nbytes": layout.nbytes, "gpu": gpu}
+    _send_raw(daemon, {**_reply_body(layout), "devices": [device]})
+    assert read_reply(client).devices[0].gpu == GpuHandle(GPU.uuid, GPU.ipc, 0, 1)
+    _send_raw(daemon, {**_reply_body(layout), "devices": [{**device, "gpu": {**gpu, **change}}]})
+    with pytest.raises(FrameError, match=names):
+        read_reply(client)
+    _send_raw(daemon, {**_reply_body(layout), "devices": [{**device, "gpu": None}]})
+    with pytest.raises(FrameError, match=r"devices\[0\]\.gpu: expected a table"):
+        read_reply(client)
+
+
+def test_a_fingerprint_that_is_not_the_layouts_is_refused(pair: Pair) -> None:
+    client, daemon = pair
+    layout = Layout(load_geometry("tiny"), "page_first", 3)
+    _send_raw(daemon, {**_reply_body(layout), "geometry_fingerprint": "00" * 16, "devices": []})
+    with pytest.raises(FrameError, match="geometry_fingerprint: 0000"):
+        read_reply(client)
 
 
 def test_a_connection_that_breaks_is_an_error_and_no_signal(pair: Pair) -> None:

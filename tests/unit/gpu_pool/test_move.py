@@ -11,6 +11,7 @@ from radixd.gpu_pool.memory import PoolMemory
 from radixd.gpu_pool.move import copy_pages, move_tokens
 from radixd.gpu_pool.pairs import MoveError
 from radixd.gpu_pool.presets import load_geometry
+from tests.unit.gpu_pool.pools import KINDS as DEVICES
 from tests.unit.gpu_pool.pools import MakePool
 from tests.unit.gpu_pool.raw_reader import RawReader, reader_for
 
@@ -41,6 +42,7 @@ SHIFT = [(_slot(2, i), _slot(2, i + 1)) for i in range(63)]
 FAN_OUT = [(_slot(4, 4), _slot(5, i)) for i in range(10)]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["tiny", "glm-5.3"])
 @pytest.mark.parametrize(
@@ -49,9 +51,9 @@ FAN_OUT = [(_slot(4, 4), _slot(5, i)) for i in range(10)]
     ids=["one", "scattered into one page", "swap", "shift up", "shift up, backwards", "fan out", "none"],
 )
 def test_keys_scales_and_latents_follow_the_token_and_neighbours_stay(
-    make_pool: MakePool, name: str, kind: LayoutKind, pairs: list[tuple[int, int]]
+    make_pool: MakePool, name: str, kind: LayoutKind, pairs: list[tuple[int, int]], device: str
 ) -> None:
-    memory = make_pool(name, kind, pages=9)
+    memory = make_pool(name, kind, pages=9, device=device)
     before = _raw(memory.views[0].buffer)
     move_tokens(memory, [src for src, _ in pairs], [dst for _, dst in pairs]).result()
     assert _raw(memory.views[0].buffer) == _moved(before, reader_for(name, kind, 10), pairs)
@@ -94,9 +96,12 @@ def test_a_half_valid_list_moves_nothing(
     assert _raw(memory.views[0].buffer) == before
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_devices_move_in_lockstep_each_with_its_own_bytes(make_pool: MakePool, kind: LayoutKind) -> None:
-    memory = make_pool("tiny", kind, device="cpu_async", count=3)
+def test_all_devices_move_in_lockstep_each_with_its_own_bytes(
+    make_pool: MakePool, kind: LayoutKind, device: str
+) -> None:
+    memory = make_pool("tiny", kind, device=device, count=3)
     before = [_raw(views.buffer) for views in memory.views]
     assert len(set(before)) == 3
     move_tokens(memory, [_slot(1, 1), _slot(2, 2)], [_slot(2, 2), _slot(1, 1)]).result()
@@ -105,8 +110,9 @@ def test_all_devices_move_in_lockstep_each_with_its_own_bytes(make_pool: MakePoo
     assert [_raw(views.buffer) for views in memory.views] == [_moved(raw, reader, pairs) for raw in before]
 
 
-def test_a_late_move_uses_its_own_list(make_pool: MakePool) -> None:
-    memory = make_pool("tiny", device="cpu_async")
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_late_move_uses_its_own_list(make_pool: MakePool, device: str) -> None:
+    memory = make_pool("tiny", device=device)
     before = _raw(memory.views[0].buffer)
     src, dst = np.array([64, 65], np.int64), np.array([128, 129], np.int64)
     first = move_tokens(memory, src, dst)
@@ -119,8 +125,9 @@ def test_a_late_move_uses_its_own_list(make_pool: MakePool) -> None:
     assert _raw(memory.views[0].buffer) == expected
 
 
-def test_a_late_page_copy_uses_its_own_list(make_pool: MakePool) -> None:
-    memory = make_pool("tiny", device="cpu_async")
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_late_page_copy_uses_its_own_list(make_pool: MakePool, device: str) -> None:
+    memory = make_pool("tiny", device=device)
     before = memory.views[0].page_rows[0].clone()
     src, dst = np.array([1], np.int64), np.array([2], np.int64)
     copy = copy_pages(memory, src, dst)
@@ -131,11 +138,12 @@ def test_a_late_page_copy_uses_its_own_list(make_pool: MakePool) -> None:
     assert torch.equal(after[4], before[4])
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("kind", "multiple"), [("page_first", 1), ("page_first", 656), ("layer_first", 1)])
 def test_copied_pages_carry_every_token_and_no_other_page_changes(
-    make_pool: MakePool, kind: LayoutKind, multiple: int
+    make_pool: MakePool, kind: LayoutKind, multiple: int, device: str
 ) -> None:
-    memory = make_pool("tiny", kind, count=2, stride_multiple=multiple)
+    memory = make_pool("tiny", kind, count=2, stride_multiple=multiple, device=device)
     before = [_raw(views.buffer) for views in memory.views]
     copy_pages(memory, [1, 2, 1], [12, 3, 5]).result()
     reader = reader_for("tiny", kind, 13, memory.layout.page_stride)

@@ -19,6 +19,7 @@ from radixd.gpu_pool.move import move_tokens
 from radixd.gpu_pool.pairs import MoveError
 from radixd.gpu_pool.presets import load_geometry
 from radixd.gpu_pool.tier_copy import load_pages, save_pages
+from tests.unit.gpu_pool.pools import KINDS as DEVICES
 from tests.unit.gpu_pool.pools import MakePool
 from tests.unit.gpu_pool.raw_reader import reader_for
 
@@ -70,13 +71,14 @@ def _random(memory: PoolMemory) -> None:
         views.buffer.random_()
 
 
-@pytest.mark.parametrize("device", ["cpu", "cpu_async"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "kind", "multiple"), LAYOUTS)
 def test_pages_restored_elsewhere_hold_every_byte_of_every_token(
     make_pool: MakePool, make_host: MakeHost, name: str, kind: LayoutKind, multiple: int, device: str
 ) -> None:
     memory = make_pool(name, kind, PAGES, device, stride_multiple=multiple)  # type: ignore[arg-type]
     host = make_host(load_geometry(name))
+    memory.pin(host)
     saved = {page: _tokens(memory, 0, name, page) for page in (7, 2, 3, 9)}
     save_pages(memory, host, list(saved), [1, 5, 6, 8]).result()
     _random(memory)
@@ -85,11 +87,13 @@ def test_pages_restored_elsewhere_hold_every_byte_of_every_token(
         assert _tokens(memory, 0, name, now) == saved[was], (was, now)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_changes_no_other_page_of_either_tier(
-    make_pool: MakePool, make_host: MakeHost, kind: LayoutKind
+    make_pool: MakePool, make_host: MakeHost, kind: LayoutKind, device: str
 ) -> None:
-    memory, host = make_pool("tiny", kind), make_host()
+    memory, host = make_pool("tiny", kind, device=device), make_host()
+    memory.pin(host)
     before, host_before = _raw(memory), host.pages.copy()
     save_pages(memory, host, [3, 4, 12], [2, 3, 9]).result()
     assert _raw(memory) == before
@@ -162,9 +166,13 @@ def test_two_kv_heads_of_equal_shape_are_not_mistaken_for_each_other(
             load_pages(memory, other, [1], [1])
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_device_is_saved_and_all_are_loaded(make_pool: MakePool, make_host: MakeHost, kind: LayoutKind) -> None:
-    memory, host = make_pool("tiny", kind, device="cpu_async", count=3), make_host()
+def test_one_device_is_saved_and_all_are_loaded(
+    make_pool: MakePool, make_host: MakeHost, kind: LayoutKind, device: str
+) -> None:
+    memory, host = make_pool("tiny", kind, device=device, count=3), make_host()
+    memory.pin(host)
     first = _tokens(memory, 0, "tiny", 5)
     assert _tokens(memory, 1, "tiny", 5) != first
     save_pages(memory, host, [5], [1]).result()
@@ -228,11 +236,13 @@ def test_a_late_save_reads_its_source_when_it_runs(make_pool: MakePool, make_hos
     assert (host.pages[1] == 77).all()
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_part_of_what_was_saved_together_comes_back_alone(
-    make_pool: MakePool, make_host: MakeHost, kind: LayoutKind
+    make_pool: MakePool, make_host: MakeHost, kind: LayoutKind, device: str
 ) -> None:
-    memory, host = make_pool("tiny", kind), make_host()
+    memory, host = make_pool("tiny", kind, device=device), make_host()
+    memory.pin(host)
     saved = [_tokens(memory, 0, "tiny", page) for page in range(1, 9)]
     save_pages(memory, host, range(1, 9), range(2, 10)).result()
     _random(memory)
@@ -291,18 +301,22 @@ def test_a_pool_without_memory_copies_nothing_at_once(make_host: MakeHost) -> No
     assert not host.pages.any()
 
 
-def test_no_pages_are_no_work(make_pool: MakePool, make_host: MakeHost) -> None:
-    memory, host = make_pool("tiny"), make_host()
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_pages_are_no_work(make_pool: MakePool, make_host: MakeHost, device: str) -> None:
+    memory, host = make_pool("tiny", device=device), make_host()
+    memory.pin(host)
     before = _raw(memory)
     save_pages(memory, host, [], []).result()
     load_pages(memory, host, [], []).result()
     assert _raw(memory) == before
 
 
-def test_a_token_that_moved_is_saved_where_it_went(make_pool: MakePool, make_host: MakeHost) -> None:
-    memory, host = make_pool("glm-5.3", "layer_first", 3), make_host(load_geometry("glm-5.3"))
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_token_that_moved_is_saved_where_it_went(make_pool: MakePool, make_host: MakeHost, device: str) -> None:
+    memory, host = make_pool("glm-5.3", "layer_first", 3, device), make_host(load_geometry("glm-5.3"))
+    memory.pin(host)
     token = _tokens(memory, 0, "glm-5.3", 3)[5]
-    move_tokens(memory, [3 * 64 + 5], [1 * 64 + 60]).result()
+    move_tokens(memory, [3 * 64 + 5], [1 * 64 + 60]).result()  # copies that go another way keep no order with it
     save_pages(memory, host, [1], [1]).result()
     load_pages(memory, host, [1], [2]).result()
     assert _tokens(memory, 0, "glm-5.3", 2)[60] == token
