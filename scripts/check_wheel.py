@@ -16,19 +16,25 @@ FOLDERS = {
     "radixd.gpu_pool": ROOT / "gpu_pool",
     "radixd.v1": ROOT / "proto/radixd/v1",
 }
+BINDINGS = ROOT / "tests/fake_cuda/site"
+"""Where NVIDIA's bindings are found if they are not installed: the modules for GPUs cannot be imported without any."""
+
 # importing the left leaves each of the right unloaded
 STAYS_OUT = {
     "radixd.gpu_pool.geometry": {"torch", "grpc", "google.protobuf"},
     "radixd.gpu_pool.layout": {"torch", "grpc", "google.protobuf"},
     "radixd.gpu_pool.slots": {"torch", "grpc", "google.protobuf"},
+    "radixd.gpu_pool.memory": {"radixd.gpu_pool.cuda", "grpc"},
+    "radixd.client.attach": {"radixd.gpu_pool.cuda", "radixd.server"},
     "radixd.server.cache": {"torch", "grpc", "google.protobuf", "prometheus_client"},
     "radixd.client": {"torch", "radixd.server"},
 }
 IMPORT_ALL = """
 import importlib, sys
-site, *names = sys.argv[1:]
+site, bindings, *names = sys.argv[1:]
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
 sys.path.insert(0, site)
+sys.path.append(bindings)
 for name in names:
     origin = importlib.import_module(name).__file__
     assert origin.startswith(site), f"{name} came from {origin}, not from the wheel"
@@ -72,7 +78,7 @@ def install_wheel(scratch: Path) -> Path:
 
 def import_in_child(site: Path, names: list[str], then: str = "") -> bool:
     """Import `names` from `site` in a new process, which then runs `then`; say whether all went well."""
-    command = [sys.executable, "-B", "-c", IMPORT_ALL + then, str(site), *names]
+    command = [sys.executable, "-B", "-c", IMPORT_ALL + then, str(site), str(BINDINGS), *names]
     return subprocess.run(command, cwd=site, check=False).returncode == 0
 
 

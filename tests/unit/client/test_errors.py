@@ -99,5 +99,6 @@ def test_what_ends_a_session():
         "STALE_EPOCH",
         "SEQ_REUSED",
         "SEQ_EXPIRED",
+        "DEVICE_LOST",
         "BROKEN_INVARIANT",
     }
