@@ -69,7 +69,7 @@ async def serve(socket: Path) -> None:
     await listener.start()
     gc.collect()
     gc.freeze()
-    await listener.set_serving(True)
+    await listener.health.say(serving=True, troubles={})
     await stopped.wait()
     await listener.stop(0)
 
