@@ -31,7 +31,7 @@ def evictions(pools: Iterable[Pool]) -> Iterator[Metric]:
 def refusals(pools: Iterable[Pool]) -> Iterator[Metric]:
     """Operations that were given no pages; a client that retries is counted each time."""
     failures = counter("radixd_allocation_failures", "Operations refused for want of pages", "reason")
-    needed = histogram("radixd_refused_pages", "Pages that each of them needed")
+    needed = histogram("radixd_refused_pages", "Pages that each operation needed that may be tried again")
     for pool in pools:
         for shortage in Shortage:
             if shortage is not Shortage.HOST or pool.tier is not None:

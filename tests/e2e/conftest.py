@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -13,9 +14,13 @@ import pytest
 from radixd.v1 import session_pb2
 from tests.e2e.attached_process import AttachedProcess
 from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.prometheus_server import ROOT, RULES, PrometheusServer
+from tests.e2e.scraped import metrics_url
 
 StartDaemon = Callable[..., DaemonProcess]
 Attach = Callable[..., AttachedProcess]
+Promtool = Callable[..., subprocess.CompletedProcess[str]]
+StartPrometheus = Callable[[DaemonProcess], PrometheusServer]
 
 
 @pytest.fixture
@@ -65,3 +70,37 @@ def _end(attached: AttachedProcess) -> None:
     for pid in attached.pids[1:]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def prometheus_programs() -> Path:
+    """The folder of prometheus and promtool; where they cannot be had, the test is skipped with the reason."""
+    found = subprocess.run((str(ROOT / "scripts" / "prometheus.sh"),), capture_output=True, text=True, check=False)
+    if found.returncode:
+        pytest.skip(f"no Prometheus: {found.stderr.strip()}")
+    return Path(found.stdout.strip())
+
+
+@pytest.fixture
+def promtool(prometheus_programs: Path) -> Promtool:
+    """Runs promtool to its end, in the folder of the rules."""
+
+    def run(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = (str(prometheus_programs / "promtool"), *arguments)
+        return subprocess.run(command, input=text, capture_output=True, text=True, cwd=RULES, check=False)
+
+    return run
+
+
+@pytest.fixture
+def start_prometheus(prometheus_programs: Path, tmp_path: Path) -> Iterator[StartPrometheus]:
+    """Starts a Prometheus that scrapes a daemon."""
+    with ExitStack() as running:
+
+        def start(daemon: DaemonProcess) -> PrometheusServer:
+            target = metrics_url(daemon).removeprefix("http://").removesuffix("/metrics")
+            server = PrometheusServer(prometheus_programs, tmp_path, target)
+            running.callback(server.stop)
+            return server.ready()
+
+        yield start
