@@ -83,6 +83,7 @@ class DaemonCollector(Collector):
             *leases.ended_leases(pools),
             *tiers.copies(pools),
             *tiers.tier_changes(pools),
+            *tiers.imports(pools),
             *tiers.journals(pools),
             *tiers.starts(pools),
         ]

@@ -42,7 +42,7 @@ def trees(pools: Iterable[Pool]) -> Iterator[Metric]:
     """The radix trees, and whether a pool is still served."""
     nodes = gauge("radixd_tree_nodes", "Nodes of the radix tree")
     generation = gauge("radixd_generation", "The tree's life: Flush adds one")
-    broken = gauge("radixd_pool_broken", "1: stopped, its ledger does not add up")
+    broken = gauge("radixd_pool_broken", "1: stopped, its ledger does not add up or its memory is lost")
     for pool in pools:
         nodes.add_metric([pool.name], pool.cache.tree.nodes)
         generation.add_metric([pool.name], pool.cache.generation)

@@ -18,7 +18,9 @@ def tokens(pools: Iterable[Pool]) -> Iterator[Metric]:
     for pool in pools:
         counters = pool.cache.counters
         requested.add_metric([pool.name], counters.requested_tokens)
-        hits.add_metric([pool.name, "device"], counters.hit_tokens - counters.host_hit_tokens)
+        elsewhere = counters.host_hit_tokens + counters.imported_hit_tokens
+        hits.add_metric([pool.name, "device"], counters.hit_tokens - elsewhere)
+        hits.add_metric([pool.name, "peer"], counters.imported_hit_tokens)
         if pool.tier is not None:
             hits.add_metric([pool.name, "host"], counters.host_hit_tokens)
         add_histogram(length, [pool.name], counters.hit_length)

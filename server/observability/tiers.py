@@ -42,8 +42,9 @@ def copies(pools: Iterable[Pool]) -> Iterator[Metric]:
     for name, (text, figure) in COPIES.items():
         family = counter(name, text, "kind")
         for pool in pools:
-            for kind in KINDS if pool.tier is not None else KINDS[:1]:
-                family.add_metric([pool.name, kind], figure(pool.traffic.totals[kind]))
+            for kind in KINDS:
+                if pool.tier is not None or kind not in MOVED:
+                    family.add_metric([pool.name, kind], figure(pool.traffic.totals[kind]))
         yield family
 
 
@@ -58,6 +59,16 @@ def tier_changes(pools: Iterable[Pool]) -> Iterator[Metric]:
             for reason, figure in SKIPPED.items():
                 skipped.add_metric([pool.name, reason], figure(pool.cache.counters))
     yield from (moved, skipped)
+
+
+def imports(pools: Iterable[Pool]) -> Iterator[Metric]:
+    """Pages that pools of this daemon read from one another."""
+    imported = counter("radixd_imported_pages", "Pages copied from another pool of this daemon")
+    lent = counter("radixd_lent_pages", "Pages that another pool has read, or was to read")
+    for pool in pools:
+        imported.add_metric([pool.name], pool.cache.counters.imported_pages)
+        lent.add_metric([pool.name], pool.cache.counters.lent_pages)
+    yield from (imported, lent)
 
 
 def journals(pools: Iterable[Pool]) -> Iterator[Metric]:

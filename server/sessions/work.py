@@ -41,7 +41,7 @@ class Work:
         self.verbs = {verb: VerbCounts() for verb in VERBS}
         self.unknown = VerbCounts()  # operations without a verb that this daemon knows
         self.shortages: Counter[Shortage] = Counter()
-        self.refused_pages = Histogram(REFUSED_PAGES)  # needed by what was refused and may be tried again, of either tier
+        self.refused_pages = Histogram(REFUSED_PAGES)  # needed by what may be tried again, of either tier
         self.batch_operations = Histogram(BATCH_OPERATIONS)  # in each Batch; unary calls are in `verbs` alone
         self.batch_seconds = Histogram(SECONDS)  # from its arrival to its reply, the turns of others included
 
