@@ -205,7 +205,8 @@ def _allocate(nbytes: int, gpu: Gpu) -> int:
 
 
 def _ipc_handle(address: int) -> bytes:
-    return ctypes.string_at(get(cudart.cudaIpcGetMemHandle, address).getPtr(), IPC_HANDLE_BYTES)
+    handle = get(cudart.cudaIpcGetMemHandle, address)  # its bytes live no longer than it
+    return ctypes.string_at(handle.getPtr(), IPC_HANDLE_BYTES)
 
 
 def _enable_access(ours: Gpu, theirs: Gpu) -> None:
