@@ -108,7 +108,7 @@ class Device(Protocol):
         """
 
     def add_peer(self, peer: "Device") -> None:
-        """Let copies read `peer`'s memory, of a device of the same node, from now on."""
+        """Let copies read `peer`'s memory, of a device of the same kind on the same node, from now on."""
 
     def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
         """Run `copies` in order. Thread-safe. Without copies: whether the device still answers.

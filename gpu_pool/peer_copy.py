@@ -9,6 +9,9 @@ from radixd.gpu_pool.memory import PoolMemory
 from radixd.gpu_pool.pairs import IdRange, MoveError, checked_pairs
 from radixd.gpu_pool.views import same_bytes
 
+_MEMORY = {"cpu_async": "cpu"}
+"""Kinds of devices that are the same memory, copied at other times."""
+
 
 def import_pages(
     source: PoolMemory, source_pages: npt.ArrayLike, target: PoolMemory, target_pages: npt.ArrayLike
@@ -20,13 +23,16 @@ def import_pages(
     when they run, so they must not change, nor `source` be closed, before the future has ended.
 
     Raises MoveError, and nothing moves, if lengths differ, an id is outside 1..num_pages of its pool, a target
-    repeats, the geometries differ, or both are one pool.
+    repeats, the geometries differ, both are one pool, or they lie in memory of different kinds.
     """
     if source is target:
         raise MoveError("a pool imports nothing from itself: use copy_pages")
     ours, theirs = target.layout.geometry, source.layout.geometry
     if ours != theirs:
         raise MoveError(f"the source holds pages of geometry {theirs.name}, the target of {ours.name}")
+    kinds = {_MEMORY.get(device.kind, device.kind) for memory in (source, target) for device in memory.devices}
+    if len(kinds) > 1:
+        raise MoveError(f"pools on {' and '.join(sorted(kinds))} share no pages: both must lie in memory of one kind")
     runs = page_runs(
         *checked_pairs(
             source_pages,

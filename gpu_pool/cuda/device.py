@@ -86,8 +86,7 @@ class CudaDevice:
 
     def add_peer(self, peer: Device) -> None:
         """Map the peer's memory, where the GPUs are linked; elsewhere the driver takes copies through the host."""
-        if not isinstance(peer, CudaDevice):
-            return
+        assert isinstance(peer, CudaDevice), f"a {peer.kind} device is no GPU's peer"
         memory = range(peer._address, peer._address + peer.buffer.numel())
         if memory in self._peers:
             return

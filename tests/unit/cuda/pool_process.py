@@ -59,7 +59,8 @@ class PoolProcess:
         return self.process.stdout.readline().strip()
 
 
-def _serve(listener: socket.socket, reply: AttachReply, held: list[socket.socket]) -> None:
+def serve(listener: socket.socket, reply: AttachReply, held: list[socket.socket]) -> None:
+    """Answers whoever connects, and keeps the connections."""
     while True:
         connection, _ = listener.accept()
         received = read_request(connection)
@@ -80,7 +81,7 @@ def main() -> None:
         if pid:
             handles = tuple(replace(it, gpu=replace(it.gpu, pid=int(pid[0]))) for it in handles if it.gpu)
         reply = AttachReply(int(epoch), LAYOUT, handles)
-        threading.Thread(target=_serve, args=(listener, reply, []), daemon=True).start()
+        threading.Thread(target=serve, args=(listener, reply, []), daemon=True).start()
         print("ready", flush=True)
         for command in sys.stdin:
             verb, rank, page, *value = command.split()

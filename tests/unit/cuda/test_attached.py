@@ -2,6 +2,10 @@
 
 import gc
 import os
+import socket
+import subprocess
+import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +16,12 @@ import torch
 from radixd.client.attach import Attachment, attach
 from radixd.client.errors import CannotMap, StaleEpoch
 from radixd.client.ticket import AttachTicket
+from radixd.gpu_pool.attach_wire import AttachReply
+from radixd.gpu_pool.handle import Handle
+from radixd.gpu_pool.memory import PoolMemory
 from tests.fake_cuda.control import FakeGpus
 from tests.fake_cuda.plugin import MakeFakeGpus
-from tests.unit.cuda.pool_process import LAYOUT, PoolProcess
+from tests.unit.cuda.pool_process import LAYOUT, PoolProcess, serve
 
 StartPool = Callable[..., PoolProcess]
 
@@ -175,6 +182,29 @@ def test_tensors_that_outlive_their_attachment_keep_the_memory_and_are_told_of(
     assert _free_bytes() == before, "still mapped here"
     del kept
     assert _free_bytes() > before
+
+
+def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ticket: Ticket) -> None:
+    with PoolMemory.allocate(LAYOUT, "cpu") as memory, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "attach"))
+        listener.listen()
+        reply = AttachReply(1, LAYOUT, (*memory.export(), Handle("meta", LAYOUT.nbytes)))
+        threading.Thread(target=serve, args=(listener, reply, []), daemon=True).start()
+        with attach(ticket(1)) as attachment:
+            ours, shapes = attachment.views
+            ours.layer_rows[0][3] = 7
+            assert (memory.views[0].layer_rows[0][3] == 7).all()
+            assert shapes.buffer.is_meta
+            attachment.invalidate(StaleEpoch("the session is over"))
+            with pytest.raises(StaleEpoch, match="over"):
+                _ = attachment.views
+
+
+def test_an_installation_without_the_bindings_says_which_extra_brings_them() -> None:
+    program = "import sys; sys.modules['cuda'] = None; import radixd.gpu_pool.cuda.gpu"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "install radixd with its extra `cuda`" in run.stderr
 
 
 def test_a_gpu_that_is_lost_ends_an_attachment_all_the_same(

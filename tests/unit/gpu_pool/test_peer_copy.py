@@ -90,6 +90,8 @@ def test_a_list_that_cannot_be_imports_nothing(make_pool: MakePool, other_geomet
             import_pages(source, pages, target, targets)
     with pytest.raises(MoveError, match="geometry other, the target of tiny"):
         import_pages(other_geometry, [1], target, [1])
+    with pytest.raises(MoveError, match="pools on cpu and cuda share no pages"):
+        import_pages(make_pool(device="cuda"), [1], target, [1])
     with pytest.raises(MoveError, match="imports nothing from itself"):
         import_pages(target, [1], target, [2])
     assert (target.views[0].buffer == before).all()
