@@ -58,6 +58,7 @@ class Scheduler:
         reserve_to: int | None = None,
         priority: int = 50,
         retain_seconds: float | None = None,
+        import_from_peers: bool = False,
     ) -> AcquireResult:
         return self.cache.acquire(
             self.id,
@@ -68,6 +69,7 @@ class Scheduler:
             reserve_to=reserve_to,
             priority=priority,
             retain_seconds=retain_seconds,
+            import_from_peers=import_from_peers,
         )
 
     def insert(self, lease_id: int, written: int, *, after_step: int = 0, tokens: bytes = b"") -> InsertResult:
