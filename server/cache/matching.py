@@ -6,7 +6,7 @@ from radixd.server.cache.config import CacheConfig
 from radixd.server.cache.importing import Importer
 from radixd.server.cache.loading import Load
 from radixd.server.cache.namespace import Namespace
-from radixd.server.cache.residence import NOWHERE, Residence
+from radixd.server.cache.residence import Residence
 from radixd.server.cache.results import MatchResult
 from radixd.server.cache.tree import Query, RadixTree, Walk
 
@@ -23,8 +23,7 @@ class Matcher:
     def query(self, namespace: Namespace, tokens: bytes, known: int, max_tokens: int | None) -> Query:
         """What to look for, given `known` tokens of which at most `max_tokens` may match."""
         limit = known - 1 if max_tokens is None else max_tokens
-        key = self._config.speculative.key(tokens)
-        return Query(namespace, key, min(len(key) // self._tree.page_bytes, max(0, limit) // self._config.page_size))
+        return Query(namespace, self._config.speculative.key(tokens), max(0, limit) // self._config.page_size)
 
     def match(self, query: Query) -> tuple[Walk | None, int]:
         """The reusable match, and how many pages speculation took off it."""
@@ -37,23 +36,23 @@ class Matcher:
     def measure(self, query: Query, *, peek: bool, peers: bool) -> MatchResult:
         """The match in tokens. Refreshes its recency unless `peek`; asks the peers where `peers`."""
         walk, rollback = self.match(query)
-        pages, unlocked, parts, peer, lent = 0, 0, NOWHERE, "", 0
+        pages = unlocked = resident = arriving = host = lent = 0
+        peer = ""
         if walk is not None:
             if not peek:
                 self._tree.touch(walk.partial or walk.node)
-            parts, pages, unlocked = self._residence.parts(walk), walk.pages, self._residence.unlocked_pages(walk)
-        if parts.arriving:
-            assert walk is not None
-            peer = arriving_from(walk)
-            lent = parts.arriving if peer else 0
+            resident, arriving, host = self._residence.parts(walk)
+            pages, unlocked = walk.pages, self._residence.unlocked_pages(walk)
+        if walk is not None and arriving:
+            peer = _arriving_from(walk)
+            host, lent = (host, arriving) if peer else (host + arriving, 0)
         elif peers and (offer := self._importer.seek(query, pages + 1)) is not None:
             peer, lent, rollback = offer.peer.name, offer.pages - pages, offer.rollback
         size = self._config.page_size
-        host = parts.host + parts.arriving - (lent if parts.arriving else 0)
-        return MatchResult(parts.resident * size, host * size, unlocked, rollback * size, lent * size, peer)
+        return MatchResult(resident * size, host * size, unlocked, rollback * size, lent * size, peer)
 
 
-def arriving_from(walk: Walk) -> str:
+def _arriving_from(walk: Walk) -> str:
     """The peer that the arriving part of a match comes from; "" for the host."""
     node = walk.partial or walk.node
     while node.arriving is None:  # the host part lies below

@@ -30,7 +30,7 @@ def whole(node: Node) -> Walk:
 
 
 class Query(NamedTuple):
-    """Key elements to look for in a namespace; at most `max_pages` pages of them may match, which they have."""
+    """Key elements to look for in a namespace; at most `max_pages` pages of them may match."""
 
     namespace: Namespace
     key: bytes
