@@ -63,7 +63,7 @@ class Daemon:
         self._notify = ServiceNotify()
         self._attach = AttachServer(config.attach_socket, self._registry, self._gate, self._epoch)
         self._grpc = GrpcServer(config)
-        add_services(self._grpc.server, self._registry, self._pools, self._gate, tracer)
+        self._calls = add_services(self._grpc.server, self._registry, self._pools, self._gate, tracer)
 
     async def run(self) -> None:
         """Return after SIGTERM or SIGINT, everything closed. Raises StartupError."""
@@ -228,7 +228,7 @@ class Daemon:
             return
         from radixd.server.web import serve_web
 
-        metrics = Metrics(self._pools, self._registry, self._gate, self._config.drain_seconds)
+        metrics = Metrics(self._pools, self._registry, self._gate, self._calls, self._config.drain_seconds)
         stop.callback(metrics.close)
         try:
             web = serve_web(address, self._pools, self._registry, self._gate, metrics.families)

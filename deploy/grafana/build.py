@@ -255,8 +255,8 @@ def process() -> list[Lines]:
             "CPU and memory",
             "A CPU pool's memory is in it.",
             "none",
-            (rate(of_process("process_cpu_seconds_total", 'job="radixd"')), "cores {{instance}}"),
-            (of_process("process_resident_memory_bytes", 'job="radixd"') + " / 2^30", "GiB {{instance}}"),
+            (rate(of_process("process_cpu_seconds_total")), "cores {{instance}}"),
+            (of_process("process_resident_memory_bytes") + " / 2^30", "GiB {{instance}}"),
         ),
     ]
 

@@ -14,6 +14,7 @@ from radixd.server.gate import Gate
 from radixd.server.observability import leases, ledgers, operations, pressure, process, reuse, tiers
 from radixd.server.observability.vitals import Vitals
 from radixd.server.pool import Pool
+from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.registry import SessionRegistry
 
 SCRAPE_SECONDS = 5.0
@@ -31,12 +32,14 @@ class DaemonCollector(Collector):
         pools: Mapping[str, Pool],
         registry: SessionRegistry[Pool],
         gate: Gate,
+        calls: Calls,
         vitals: Vitals,
         drain_seconds: float,
     ) -> None:
         self._pools = pools.values()
         self._registry = registry
         self._gate = gate
+        self._calls = calls
         self._vitals = vitals
         self._drain_seconds = drain_seconds
         self._loop = asyncio.get_running_loop()
@@ -78,6 +81,7 @@ class DaemonCollector(Collector):
             *pressure.refusals(pools),
             *operations.operations(pools),
             *operations.batches(pools),
+            *operations.calls(self._calls),
             *leases.sessions(pools, registry),
             *leases.leases(pools, registry),
             *leases.ended_leases(pools),

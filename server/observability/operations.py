@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 
 from radixd.server.observability.families import add_histogram, counter, histogram
 from radixd.server.pool import Pool
+from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.work import VerbCounts, Work
 
 UNKNOWN = "unknown"
@@ -18,12 +19,24 @@ def operations(pools: Iterable[Pool]) -> Iterator[Metric]:
     seconds = histogram("radixd_operation_seconds", "Time that operations took in the daemon, gRPC aside", "verb")
     for pool in pools:
         for verb, counts in _verbs(pool.work):
-            refused = counts.refused.total()
-            total.add_metric([pool.name, verb, OK], counts.seconds.count - refused)
-            for reason, count in counts.refused.items():
-                total.add_metric([pool.name, verb, reason.value], count)
-            add_histogram(seconds, [pool.name, verb], counts.seconds)
+            _add(total, seconds, [pool.name, verb], counts)
     yield from (total, seconds)
+
+
+def calls(made: Calls) -> Iterator[Metric]:
+    """The unary calls of sessions and of operators, of all pools."""
+    total = CounterMetricFamily("radixd_calls", "Calls of Sessions and Admin", labels=["method", "status"])
+    seconds = HistogramMetricFamily("radixd_call_seconds", "Time that they took, gRPC aside", labels=["method"])
+    for method, counts in made.methods.items():
+        _add(total, seconds, [method], counts)
+    yield from (total, seconds)
+
+
+def _add(total: CounterMetricFamily, seconds: HistogramMetricFamily, labels: list[str], counts: VerbCounts) -> None:
+    total.add_metric([*labels, OK], counts.seconds.count - counts.refused.total())
+    for reason, count in counts.refused.items():
+        total.add_metric([*labels, reason.value], count)
+    add_histogram(seconds, labels, counts.seconds)
 
 
 def _verbs(work: Work) -> Iterator[tuple[str, VerbCounts]]:

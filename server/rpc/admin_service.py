@@ -12,6 +12,7 @@ from radixd.server.gate import Gate
 from radixd.server.rpc import convert_admin
 from radixd.server.rpc.convert import bad_field
 from radixd.server.rpc.methods import Methods, awaited, unary
+from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.fault import check_served, stop_pool
 from radixd.server.sessions.registry import PoolT, SessionRegistry
 from radixd.server.sessions.served_pool import ServedPool
@@ -32,17 +33,17 @@ class AdminService:
         self._gate = gate
         self._started = time.monotonic()
 
-    def handler(self) -> grpc.GenericRpcHandler:
-        """All methods of radixd.v1.Admin."""
+    def handler(self, calls: Calls) -> grpc.GenericRpcHandler:
+        """All methods of radixd.v1.Admin, which are counted in `calls`."""
         methods: Methods = {
-            "Occupancy": unary(pb.OccupancyRequest, self.occupancy),
-            "Evict": unary(pb.EvictRequest, self.evict),
-            "Flush": unary(pb.FlushRequest, self.flush),
-            "Check": unary(pb.CheckRequest, self.check),
-            "DumpTree": unary(pb.DumpTreeRequest, self.dump_tree),
-            "ListSessions": unary(pb.ListSessionsRequest, self.list_sessions),
-            "Reap": unary(pb.ReapRequest, self.reap),
-            "Snapshot": awaited(pb.SnapshotRequest, self.snapshot),
+            "Occupancy": unary(calls, pb.OccupancyRequest, self.occupancy),
+            "Evict": unary(calls, pb.EvictRequest, self.evict),
+            "Flush": unary(calls, pb.FlushRequest, self.flush),
+            "Check": unary(calls, pb.CheckRequest, self.check),
+            "DumpTree": unary(calls, pb.DumpTreeRequest, self.dump_tree),
+            "ListSessions": unary(calls, pb.ListSessionsRequest, self.list_sessions),
+            "Reap": unary(calls, pb.ReapRequest, self.reap),
+            "Snapshot": awaited(calls, pb.SnapshotRequest, self.snapshot),
         }
         return grpc.method_handlers_generic_handler(NAME, methods)
 

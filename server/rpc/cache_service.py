@@ -11,7 +11,7 @@ from radixd.server.cache.refusal import Refusal
 from radixd.server.rpc import verbs
 from radixd.server.rpc.batch_run import VerbResponse, VerbRun
 from radixd.server.rpc.dispatch import Dispatch
-from radixd.server.rpc.methods import Message, Methods, receiver
+from radixd.server.rpc.methods import Message, Methods, method_name, receiver
 from radixd.server.rpc.schedule_stream import Context, Requests, ScheduleStream
 from radixd.server.rpc.status import abort
 from radixd.server.rpc.verbs import Scope
@@ -71,7 +71,7 @@ def _verb(
     verb: Callable[[Scope, RequestT, ResponseT], None],
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     receive = receiver(request_type)
-    name = request_type.__name__.removesuffix("Request").lower()
+    name = method_name(request_type).lower()
 
     async def respond(wire: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         response = response_type()

@@ -11,6 +11,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.rpc.status import abort
+from radixd.server.sessions.calls import Calls, counted
 
 Methods: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 """A service's methods by name; each has its own request and response."""
@@ -50,26 +51,37 @@ def receiver(message_type: type[MessageT]) -> Callable[[bytes], Received[Message
     return lambda wire: Received(xxh3_128_digest(wire, seed), parse(message_type, wire))
 
 
+def method_name(request_type: type[Message]) -> str:
+    """What the contract calls the method that takes such requests."""
+    return request_type.__name__.removesuffix("Request")
+
+
 def awaited(
-    request_type: type[MessageT], answer: Callable[[MessageT], Awaitable[ResponseT]]
+    calls: Calls, request_type: type[MessageT], answer: Callable[[MessageT], Awaitable[ResponseT]]
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A method whose answer takes its time, or raises Refusal."""
+    counts = calls.register(method_name(request_type))
 
     async def respond(wire: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         try:
-            return (await answer(parse(request_type, wire))).SerializeToString()
+            with counted(counts):
+                return (await answer(parse(request_type, wire))).SerializeToString()
         except Refusal as refusal:
             await abort(context, refusal)
 
     return grpc.unary_unary_rpc_method_handler(respond)
 
 
-def unary(request_type: type[MessageT], answer: Callable[[MessageT], ResponseT]) -> grpc.RpcMethodHandler[bytes, bytes]:
+def unary(
+    calls: Calls, request_type: type[MessageT], answer: Callable[[MessageT], ResponseT]
+) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A method that answers in one synchronous step, or raises Refusal."""
+    counts = calls.register(method_name(request_type))
 
     async def respond(wire: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         try:
-            return answer(parse(request_type, wire)).SerializeToString()
+            with counted(counts):
+                return answer(parse(request_type, wire)).SerializeToString()
         except Refusal as refusal:
             await abort(context, refusal)
 

@@ -11,6 +11,7 @@ from radixd.server.cache.speculative import Speculative
 from radixd.server.gate import Gate
 from radixd.server.rpc.convert import SPECULATIVE, bad_field, fill_host_occupancy, fill_occupancy
 from radixd.server.rpc.methods import Methods, unary
+from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.fault import check_served
 from radixd.server.sessions.limits import Limits, check_limit
 from radixd.server.sessions.opening import Opening
@@ -42,12 +43,12 @@ class SessionService:
         self._registry = registry
         self._gate = gate
 
-    def handler(self) -> grpc.GenericRpcHandler:
-        """All methods of radixd.v1.Sessions."""
+    def handler(self, calls: Calls) -> grpc.GenericRpcHandler:
+        """All methods of radixd.v1.Sessions, which are counted in `calls`."""
         methods: Methods = {
-            "OpenSession": unary(pb.OpenSessionRequest, self.open),
-            "CloseSession": unary(pb.CloseSessionRequest, self.close),
-            "KeepAlive": unary(pb.KeepAliveRequest, self.keep_alive),
+            "OpenSession": unary(calls, pb.OpenSessionRequest, self.open),
+            "CloseSession": unary(calls, pb.CloseSessionRequest, self.close),
+            "KeepAlive": unary(calls, pb.KeepAliveRequest, self.keep_alive),
         }
         return grpc.method_handlers_generic_handler(NAME, methods)
 

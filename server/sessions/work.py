@@ -33,6 +33,12 @@ class VerbCounts:
         self.seconds = Histogram(SECONDS)
         self.refused: Counter[Reason] = Counter()
 
+    def count(self, refused: Reason | None, seconds: float) -> None:
+        """Counts one."""
+        self.seconds.observe(seconds)
+        if refused is not None:
+            self.refused[refused] += 1
+
 
 class Work:
     """Counts of one pool since its epoch began. Retries that are answered from the window of replies are not work."""
@@ -48,9 +54,8 @@ class Work:
     def operation(self, verb: str | None, refusal: Refusal | None, seconds: float) -> None:
         """Counts one, carried out or refused: on the hot path, about 0.4 µs."""
         counts = self.verbs[verb] if verb else self.unknown
-        counts.seconds.observe(seconds)
+        counts.count(None if refusal is None else refusal.reason, seconds)
         if refusal is not None:
-            counts.refused[refusal.reason] += 1
             if refusal.reason in (Reason.NO_PAGES, Reason.NEVER_FITS):
                 self.shortages[shortage(refusal)] += 1
             if refusal.reason is Reason.NO_PAGES:

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
-from radixd.v1 import cache_pb2, session_pb2
+from radixd.v1 import admin_pb2, cache_pb2, session_pb2
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import PATIENCE_S, DaemonProcess
 from tests.e2e.scraped import Scrape, families
@@ -131,6 +132,18 @@ def test_verbs_are_counted_by_what_became_of_them(daemon: DaemonProcess) -> None
     assert scrape("radixd_allocation_failures_total", reason="never_fits") == 1
     assert scrape("radixd_allocation_failures_total", reason="held") == 1
     assert scrape("radixd_refused_pages_sum") == 60, "what never fits is no want of pages"
+
+
+def test_calls_of_sessions_and_operators_are_counted_too(daemon: DaemonProcess) -> None:
+    daemon.open_session()
+    daemon.ledger()
+    with pytest.raises(grpc.RpcError):
+        daemon.admin.Reap(admin_pb2.ReapRequest(session_id=4_711), timeout=PATIENCE_S)
+    scrape = Scrape(daemon)
+    for method, status in (("OpenSession", "OK"), ("Occupancy", "OK"), ("Reap", "NO_SESSION")):
+        assert scrape("radixd_calls_total", method=method, status=status) == 1
+        assert scrape("radixd_call_seconds_count", method=method) == 1
+    assert scrape("radixd_calls_total", method="Reap", status="OK") == 0
 
 
 def test_what_clients_say_never_adds_a_series(daemon: DaemonProcess) -> None:

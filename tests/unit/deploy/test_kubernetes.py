@@ -40,7 +40,7 @@ def check_schema(manifest: Manifest) -> None:
 def check_service_monitor(monitor: Manifest) -> None:
     """By hand: a custom resource's schema comes with its operator."""
     assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
-    assert monitor["spec"].keys() == {"selector", "endpoints"}
+    assert monitor["spec"].keys() == {"jobLabel", "selector", "endpoints"}
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint.keys() == {"port", "path", "scheme", "interval", "bearerTokenFile", "tlsConfig"}
     assert endpoint["scheme"] == "https"
@@ -168,6 +168,7 @@ def test_prometheus_finds_the_daemon(folder: str) -> None:
     assert service["spec"]["selector"] == workload["spec"]["template"]["metadata"]["labels"]
     (port,) = service["spec"]["ports"]
     assert monitor["spec"]["endpoints"][0]["port"] == port["name"]
+    assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "radixd", "what the rules call the job"
     proxy = containers(pod)["metrics"]
     assert proxy["ports"] == [{"name": port["targetPort"], "containerPort": port["port"]}]
     assert f"--upstream=http://{base_config().metrics}/" in proxy["args"]

@@ -10,6 +10,7 @@ from radixd.server.gate import Gate
 from radixd.server.observability import collector, vitals
 from radixd.server.observability.collector import DaemonCollector
 from radixd.server.observability.vitals import GcPauses, LoopBeat, Vitals
+from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
@@ -69,7 +70,7 @@ def scrape(it: DaemonCollector) -> dict[str, float]:
 async def daemon() -> DaemonCollector:
     registry: SessionRegistry[collector.Pool] = SessionRegistry({}, 7 * 10**9, Limits(), Liveness(), "")
     watched = Vitals()
-    yield DaemonCollector({}, registry, Gate(), watched, drain_seconds=10)
+    yield DaemonCollector({}, registry, Gate(), Calls(), watched, drain_seconds=10)
     watched.close()
 
 

@@ -17,6 +17,7 @@ from radixd.server.copier import Copier
 from radixd.server.gate import Gate, State
 from radixd.server.observability.metrics import Metrics
 from radixd.server.pool import Pool
+from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
@@ -43,7 +44,7 @@ async def pool() -> Pool:
 async def served(pool: Pool, gate: Gate, address: Address = ANYWHERE) -> AsyncIterator[WebListener]:
     pools = {pool.name: pool}
     registry = SessionRegistry(pools, 1, Limits(), Liveness(), "")
-    metrics = Metrics(pools, registry, gate, drain_seconds=10)
+    metrics = Metrics(pools, registry, gate, Calls(), drain_seconds=10)
     web = serve_web(address, pools, registry, gate, metrics.families)
     yield web
     await web.close()
