@@ -60,9 +60,12 @@ class PoolProcess:
 
 
 def serve(listener: socket.socket, reply: AttachReply, held: list[socket.socket]) -> None:
-    """Answers whoever connects, and keeps the connections."""
+    """Answers whoever connects, and keeps the connections, until the listener is shut down."""
     while True:
-        connection, _ = listener.accept()
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
         received = read_request(connection)
         if received.pidfd is not None:
             os.close(received.pidfd)

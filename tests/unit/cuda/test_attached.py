@@ -189,7 +189,9 @@ def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ti
         listener.bind(str(tmp_path / "attach"))
         listener.listen()
         reply = AttachReply(1, LAYOUT, (*memory.export(), Handle("meta", LAYOUT.nbytes)))
-        threading.Thread(target=serve, args=(listener, reply, []), daemon=True).start()
+        connections: list[socket.socket] = []
+        server = threading.Thread(target=serve, args=(listener, reply, connections))
+        server.start()
         with attach(ticket(1)) as attachment:
             ours, shapes = attachment.views
             ours.layer_rows[0][3] = 7
@@ -198,6 +200,9 @@ def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ti
             attachment.invalidate(StaleEpoch("the session is over"))
             with pytest.raises(StaleEpoch, match="over"):
                 _ = attachment.views
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join()
+        connections.pop().close()
 
 
 def test_an_installation_without_the_bindings_says_which_extra_brings_them() -> None:
