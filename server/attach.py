@@ -4,8 +4,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
@@ -40,6 +40,7 @@ class AttachServer:
         self._registry = registry
         self._gate = gate
         self._epoch = epoch
+        self._admitted: int | None = None
         self._holders: WeakSet[Holder] = WeakSet()  # the loop, or its session, keeps each of them
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MAX_PENDING)
@@ -54,6 +55,15 @@ class AttachServer:
             os.umask(previous)
         self._listener.listen(MAX_PENDING)
         self._start(self._accept())
+
+    @contextmanager
+    def admitting(self, session_id: int) -> Iterator[None]:
+        """Let one session's processes attach, whatever the daemon's phase."""
+        self._admitted = session_id
+        try:
+            yield
+        finally:
+            self._admitted = None
 
     async def stop_accepting(self) -> None:
         """Close the socket and end the handshakes under way; holders stay watched."""
@@ -125,7 +135,8 @@ class AttachServer:
         """Make the holder known before it can have seen any memory: no await lies in between."""
         holder = Holder(request.session_id, request.role, connection, pidfd, peer_pid(connection))
         try:
-            self._gate.check()
+            if request.session_id != self._admitted:
+                self._gate.check()
             pool = self._registry.attach(request.session_id, request.secret, holder)
         except BaseException:
             os.close(pidfd)

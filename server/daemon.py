@@ -23,6 +23,7 @@ from radixd.server.lockfile import AlreadyRunning, LockFile
 from radixd.server.observability.metrics import Metrics
 from radixd.server.pool import Pool
 from radixd.server.rpc import add_services
+from radixd.server.self_test import SelfTest
 from radixd.server.service_notify import ServiceNotify
 from radixd.server.sessions.fault import lose_pool
 from radixd.server.sessions.liveness import TICK_SECONDS
@@ -83,6 +84,10 @@ class Daemon:
         self._take_sockets(stop)
         self._take_state_dir(stop)
         stop.callback(self._close_pools)
+        test = SelfTest(self._registry, self._attach)
+        if any(pool.device_kind != "meta" for pool in self._pools.values()):
+            await test.start()
+            stop.push_async_callback(test.stop)
         await self._grpc.start()
         stop.push_async_callback(self._grpc.stop, 0)
         self._start_web(stop)
@@ -92,6 +97,8 @@ class Daemon:
             pool.adopt()
         self._attach.start()
         stop.push_async_callback(self._attach.close)
+        await self._check_attaching(test)
+        await test.stop()
         ticking = asyncio.create_task(self._tick())
         stop.callback(ticking.cancel)
         # What start-up made lives as long as the daemon: collections need not look at it again.
@@ -102,6 +109,14 @@ class Daemon:
         self._notify.ready(f"serving {', '.join(self._pools)} on {self._config.socket}")
         log.info("serving %s on %s, epoch %d", ", ".join(self._pools), self._config.socket, self._epoch)
         return True
+
+    async def _check_attaching(self, test: SelfTest) -> None:
+        """Stop each pool whose memory others cannot map, or see otherwise. Raises StartupError where none is left."""
+        for pool in self._pools.values():
+            if pool.memory is not None and pool.broken is None and (trouble := await test.trouble(pool)):
+                lose_pool(pool, trouble)
+        if all(pool.broken is not None for pool in self._pools.values()):
+            raise StartupError("; ".join(f"pool {name}: {pool.broken}" for name, pool in self._pools.items()))
 
     async def _drain(self, signals: StopSignals) -> None:
         """Refuse new work, let calls under way end within the grace; a second signal ends them at once."""
