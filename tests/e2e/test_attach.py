@@ -112,7 +112,9 @@ def test_a_stopped_process_keeps_its_pages_and_its_session_ends(
 ) -> None:
     config = folder / "c.toml"
     config.write_text("[liveness]\nkeepalive_seconds = 0.1\ngrace_seconds = 0.1\nttl_seconds = 0.2")
-    daemon = start_daemon("--config", str(config)).serving()
+    daemon = start_daemon(
+        "--config", str(config), "--device", "meta", "--geometry", "tiny", "--tokens", "6400"
+    ).serving()
     session = daemon.open_session()
     process = attach(daemon, session)
     acquire(daemon, session)
