@@ -1,5 +1,7 @@
 """The compose file, and what it mounts."""
 
+from pathlib import Path
+
 import yaml
 
 from radixd.server.cli.parser import build_parser
@@ -16,9 +18,9 @@ def test_what_is_mounted_is_there() -> None:
         for mount in service["volumes"]:
             source, target, *_ = mount.split(":")
             assert target.startswith("/")
-            if source.startswith("./"):
-                assert (FOLDER / source).is_file(), source
-            elif not source.startswith("../"):
+            if source.startswith("."):
+                assert (FOLDER / source).exists(), source
+            else:
                 assert source in COMPOSE["volumes"]
 
 
@@ -46,7 +48,11 @@ def test_memory_is_as_large_as_the_configuration_takes() -> None:
 def test_prometheus_scrapes_the_daemon_and_grafana_asks_prometheus() -> None:
     config = read_config(FOLDER / "radixd.toml")
     assert SERVICES["prometheus"]["network_mode"] == "service:radixd"
-    (job,) = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())["scrape_configs"]
+    prometheus = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
+    (job,) = prometheus["scrape_configs"]
+    assert job["job_name"] == "radixd", "the job of the alerts"
+    rules = [Path(path).name for path in prometheus["rule_files"]]
+    assert all(list((FOLDER / "../prometheus").glob(name)) for name in rules)
     assert job["static_configs"] == [{"targets": [str(config.metrics)]}]
     (source,) = yaml.safe_load((FOLDER / "grafana/datasource.yaml").read_text())["datasources"]
     assert source["url"] == "http://radixd:9090"

@@ -165,6 +165,7 @@ def test_prometheus_finds_the_daemon(folder: str) -> None:
     workload = next(manifest for manifest in manifests if "template" in manifest.get("spec", {}))
     service, monitor = of_kind(manifests, "Service"), of_kind(manifests, "ServiceMonitor")
     assert service["metadata"]["labels"] == monitor["spec"]["selector"]["matchLabels"]
+    assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "radixd", "the job of the alerts"
     assert service["spec"]["selector"] == workload["spec"]["template"]["metadata"]["labels"]
     (port,) = service["spec"]["ports"]
     assert monitor["spec"]["endpoints"][0]["port"] == port["name"]
