@@ -23,6 +23,7 @@ REPORTS = "tests/reports"
 CACHE = "tests/unit/cache"
 JOURNAL = "tests/unit/journal"
 TIERS = f"{CACHE}/test_tiers.py"
+IMPORTS = f"{CACHE}/test_imports.py"
 
 
 @dataclass(frozen=True)
@@ -367,6 +368,76 @@ MUTATIONS = (
         "host_pages[walk.pages :].copy()\n",
         "host_pages[: len(host_pages) - walk.pages].copy()\n",
         f"{TIERS}::test_adopted_paths_share_their_prefix_and_give_back_what_is_left_over",
+    ),
+    Mutation(
+        "lend without a lock",
+        "server/cache/lending.py",
+        "        self._residence.lock(anchor)\n",
+        "",
+        f"{IMPORTS}::test_lent_pages_cannot_be_evicted_and_others_can",
+    ),
+    Mutation(
+        "lend what a reservation counts on",
+        "server/cache/lending.py",
+        "        return walk if self._admission.can_lock(self._residence.unlocked_pages(walk)) else None\n",
+        "        return walk\n",
+        f"{IMPORTS}::test_a_loan_never_breaks_a_reservation_of_the_lender",
+    ),
+    Mutation(
+        "lend what is still arriving",
+        "server/cache/lending.py",
+        "self._tree.trim(walk, walk.pages - self._residence.parts(walk).resident)",
+        "walk",
+        f"{IMPORTS}::test_what_is_still_arriving_is_not_lent_on",
+    ),
+    Mutation(
+        "lend the head of a prefix for its tail",
+        "server/cache/lending.py",
+        "(None, anchor)[first:]",
+        "(None, anchor)[: walk.pages - first]",
+        f"{IMPORTS}::test_only_what_is_missing_is_copied_and_only_if_it_is_enough",
+    ),
+    Mutation(
+        "import behind what is arriving",
+        "server/cache/acquisition.py",
+        "        if arriving or resident == offer.pages:\n",
+        "        if resident == offer.pages:\n",
+        f"{IMPORTS}::test_nothing_is_imported_behind_what_is_arriving",
+    ),
+    Mutation(
+        "leave nodes in the tree that never got pages",
+        "server/cache/loading.py",
+        "        self._residence.drop_bare(nodes)\n",
+        "",
+        f"{IMPORTS}::test_an_import_that_fails_leaves_pages_to_compute_and_nothing_in_the_tree",
+    ),
+    Mutation(
+        "leave an ended lease's lock on what has not come",
+        "server/cache/loading.py",
+        "        for lease in load.ended:\n            self._withdraw(lease, above)\n",
+        "",
+        f"{IMPORTS}::test_a_lease_that_has_ended_holds_nothing_that_has_not_arrived",
+    ),
+    Mutation(
+        "refuse for want of room what only an import needs",
+        "server/cache/acquisition.py",
+        "            with suppress(Refusal):  # what",
+        "            with suppress():  # what",
+        f"{IMPORTS}::test_an_import_is_never_the_reason_for_a_refusal",
+    ),
+    Mutation(
+        "believe what a stopped pool has lent",
+        "server/peer_imports.py",
+        "        if peer.broken is not None:",
+        "        if peer.broken is peer:",
+        "tests/contract/test_peers.py::test_a_lender_that_is_stopped_has_lent_nothing_that_can_be_trusted",
+    ),
+    Mutation(
+        "keep what was lent to a pool that is stopped",
+        "server/peer_imports.py",
+        '            _end(self._peers[plan.peer], plan.loan_id, "")\n',
+        "            pass\n",
+        "tests/unit/server/test_peer_imports.py::test_a_pool_that_is_stopped_before_its_import_begins_gives_the_loan_back",
     ),
     Mutation(
         "answer a reused seq with another Batch's reply",

@@ -116,7 +116,10 @@ def test_only_what_is_missing_is_copied_and_only_if_it_is_enough(own: str, impor
     got = ask(borrower, "ABCDE")
     assert got.peer_tokens == imported * PAGE
     assert got.device_tokens == (len(own) + imported) * PAGE
-    assert [len(plan.target_pages) for plan in borrower.cache.take_imports()] == [imported] * (imported > 0)
+    (held,) = lender.cache.tree
+    plans = borrower.cache.take_imports()
+    assert [plan.source_pages.tolist() for plan in plans] == [held.pages[len(own) :].tolist()] * (imported > 0)
+    assert [len(plan.target_pages) for plan in plans] == [imported] * (imported > 0)
     node.check()
 
 
