@@ -140,6 +140,18 @@ def test_a_copy_that_failed_shortens_the_hit_and_patches_the_table_at_once(loadi
     assert (loading.published, loading.written, loading.loading) == (4, 4, frozenset())
 
 
+def test_an_import_that_failed_takes_the_peers_tokens_off(standing):
+    lease = LeaseState(standing)
+    lease.on_opened(8, known=10)
+    lease.on_activated(pages(5, 3, 9), 8, 0, peer_tokens=4, loading=frozenset({11}))
+    assert (lease.device_tokens, lease.host_tokens, lease.peer_tokens) == (8, 0, 4)
+    lease.on_arrived(11, 4, [TablePatch(1, pages(7))])
+    assert (lease.device_tokens, lease.host_tokens, lease.peer_tokens) == (4, 0, 0)
+    lease.on_retracted(known=0)
+    lease.on_activated(pages(5, 3, 9), 8, 0, peer_tokens=4)
+    assert lease.peer_tokens == 4
+
+
 def test_an_arrival_for_an_earlier_activation_changes_nothing(loading):
     loading.on_retracted(known=0)
     loading.on_arrived(11, 4, [TablePatch(1, pages(7))])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from radixd.server.cache.config import WritePolicy
+from radixd.server.cache.config import CacheConfig, WritePolicy
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import Address, Config, HostTierConfig
 from radixd.server.config_file import read_config
@@ -33,6 +33,18 @@ def test_nothing_means_a_working_cpu_pool() -> None:
     assert (pool.name, pool.device_kind, pool.layout.geometry.name) == ("default", "cpu", "glm-5.3")
     assert pool.layout.nbytes <= 2**30 < pool.layout.nbytes + pool.layout.page_stride
     assert pool.layout.num_pages == 2**30 // 3_452_160 - 1  # page 0 is paid for, and not usable
+
+
+def test_how_long_an_import_must_be_reaches_the_pool(tmp_path: Path) -> None:
+    path = written(tmp_path, '[[pools]]\ngeometry = "tiny"\ntokens = 640\nimport_min_pages = 9')
+    config = read_config(path)
+    assert config.pools[0].import_min_pages == 9
+    assert "import_min_pages = 9" in config_text(config)
+    assert read_config().pools[0].import_min_pages == CacheConfig(1).import_min_pages
+    path = written(tmp_path, '[[pools]]\ngeometry = "tiny"\ntokens = 640\nimport_min_pages = 0')
+    assert "import_min_pages" in errors_of(path)[0]
+    with pytest.raises(ValueError, match="import_min_pages"):
+        CacheConfig(1, import_min_pages=0)
 
 
 def test_a_host_tier_is_sized_in_tokens_or_bytes_and_keeps_some_device_pages_free(tmp_path: Path) -> None:
