@@ -10,13 +10,16 @@ RUN_FLAGS ?=
 TEST_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: help run test check static proto bench mutations venv
+.PHONY: help run observe test check static proto bench mutations venv
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
 
 run: .venv/server.stamp  ## a daemon and several scheduler processes on one pool, every byte checked
 	$(BIN)/radixd replay $(RUN_FLAGS)
+
+observe: .venv/server.stamp  ## a daemon under replay, its status page, and a Prometheus beside it, until ^C
+	scripts/observe.sh $(BIN)
 
 test: .venv/dev.stamp  ## the tests
 	$(BIN)/pytest $(TEST_FLAGS)

@@ -1,38 +1,45 @@
 #!/usr/bin/env bash
-# Unpacks Debian's headless Chromium, with whatever it needs that this machine lacks, into .tools/chromium. Nothing is
-# installed and nothing needs root. Prints the launcher's path. Where it is there already, this takes no time.
-# The package lists must be fresh: apt-get update, as root, has been run.
+# Unpacks Debian's headless Chromium, with whatever it needs that this machine lacks, and prints its launcher's path.
+# Nothing is installed. CHROMIUM=/path/to/one names another. Fails with the reason where it cannot be had.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
-dir=$PWD/.tools/chromium
-launcher=$dir/chromium
-if [ -x "$launcher" ]; then
-    echo "$launcher"
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/radixd/chromium
+launcher=$folder/unpacked/chromium
+packages=(chromium-headless-shell fonts-dejavu-core)
+
+if [[ -n ${CHROMIUM:-} ]]; then
+    echo "$CHROMIUM"
     exit
 fi
-if ! command -v apt-get >/dev/null; then
-    echo "no apt-get here: install Chromium yourself and name it, CHROMIUM=/path/to/chromium make test" >&2
-    exit 1
-fi
-
-rm -rf "$dir"
-mkdir -p "$dir/packages" "$dir/root"
-wanted=$(apt-get install --simulate --no-install-recommends chromium-headless-shell fonts-dejavu-core |
-    awk '/^Inst/ { print $2 }')
-# As root, apt would fetch as a user of its own, who may not write here.
-(cd "$dir/packages" && apt-get -qq -o APT::Sandbox::User=root download $wanted >&2)
-for package in "$dir"/packages/*.deb; do
-    dpkg-deb --extract "$package" "$dir/root"
-done
-rm -r "$dir/packages"
-
-libraries=$(find "$dir/root/usr/lib" -name '*.so*' -printf '%h\n' | grep -v '/lib/chromium' | sort -u | paste -sd:)
-cat >"$launcher" <<END
+if [[ ! -x $launcher ]]; then
+    command -v apt-get dpkg > /dev/null || { echo "chromium comes as Debian packages, and this is no Debian" >&2; exit 1; }
+    download=$(mktemp -d)
+    trap 'rm -rf "$download"' EXIT
+    mkdir -p "$folder"
+    cd "$download"
+    get() {
+        local missing
+        missing=$(apt-get install --simulate --no-install-recommends "${packages[@]}" | awk '/^Inst/ { print $2 }')
+        # shellcheck disable=SC2086  # one word a package
+        apt-get download -qq -o APT::Sandbox::User="$(id -un)" chromium-headless-shell $missing
+    }
+    if ! get 2> reason; then
+        # No package lists yet, or old ones.
+        apt-get update -qq 2>> reason && get 2>> reason || { tail -n 2 reason >&2; exit 1; }
+    fi
+    mkdir -p unpacked/root
+    for package in *.deb; do
+        dpkg -x "$package" unpacked/root
+    done
+    libraries=$(cd unpacked && find root/usr/lib -name '*.so*' -printf '%h\n' | grep -v /lib/chromium | sort -u | sed 's|^|$here/|' | paste -sd:)
+    cat > unpacked/chromium <<END
 #!/bin/sh
-export LD_LIBRARY_PATH="$libraries" XDG_DATA_DIRS="$dir/root/usr/share:/usr/local/share:/usr/share"
-exec "$dir/root/usr/lib/chromium/chromium-headless-shell" "\$@"
+here=$folder/unpacked
+export LD_LIBRARY_PATH="$libraries" XDG_DATA_DIRS="\$here/root/usr/share:/usr/local/share:/usr/share"
+exec "\$here/root/usr/lib/chromium/chromium-headless-shell" "\$@"
 END
-chmod +x "$launcher"
-"$launcher" --version >&2
+    chmod +x unpacked/chromium
+    # Whole, or not at all: others may be doing the same.
+    mv -T unpacked "$folder/unpacked" 2> /dev/null || [[ -x $launcher ]]
+fi
 echo "$launcher"

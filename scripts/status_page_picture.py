@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.e2e.browser import Browser, find_chromium
+from tests.e2e.browser import Browser, NoBrowser, find_chromium
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "status-page.png"
 HEIGHT = 1180
@@ -17,9 +17,10 @@ RATES_SECONDS = 3.0
 
 def main(url: str) -> int:
     """Write the picture; 1 where there is no browser to take it with."""
-    program = find_chromium()
-    if program is None:
-        print("no Chromium here: scripts/chromium.sh unpacks Debian's", file=sys.stderr)
+    try:
+        program = find_chromium()
+    except NoBrowser as reason:
+        print(f"no Chromium: {reason}", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as profile:
         browser = Browser(program, Path(profile))

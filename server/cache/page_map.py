@@ -16,7 +16,7 @@ from radixd.server.cache.node import Node
 from radixd.server.cache.prefix_cache import PrefixCache
 from radixd.server.cache.results import NO_PAGES, PageIds
 
-MAX_HELD = 20_000
+MAX_HELD = 10_000
 """Leases and nodes that one reading visits: it bounds the time that a reading takes."""
 
 

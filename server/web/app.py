@@ -50,10 +50,7 @@ def build_app(status: Status, metrics: CollectorRegistry) -> Starlette:
 
     async def exposition(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        try:
-            body = await run_in_threadpool(encode, metrics)
-        except TimeoutError as error:
-            raise LoopSilentError("the event loop has not answered the scrape") from error
+        body = await run_in_threadpool(encode, metrics)
         return Response(body, headers={**SECURITY_HEADERS, "Content-Type": content_type})
 
     return Starlette(

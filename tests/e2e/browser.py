@@ -3,27 +3,25 @@
 import base64
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.daemon_process import eventually
 
-UNPACKED = Path(__file__).parents[2] / ".tools" / "chromium" / "chromium"
-"""Where scripts/chromium.sh leaves it."""
-
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+SCRIPT = Path(__file__).parents[2] / "scripts" / "chromium.sh"
 
 
-def find_chromium() -> str | None:
-    """The browser that CHROMIUM names, scripts/chromium.sh has unpacked or the system has; None where there is none."""
-    named = os.environ.get("CHROMIUM")
-    if named:
-        return named
-    if UNPACKED.is_file():
-        return str(UNPACKED)
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+class NoBrowser(Exception):
+    """There is none; the message says why."""
+
+
+def find_chromium() -> str:
+    """The browser that CHROMIUM names, or Debian's, unpacked now if it was not before. Raises NoBrowser."""
+    found = subprocess.run((str(SCRIPT),), capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise NoBrowser(found.stderr.strip())
+    return found.stdout.strip()
 
 
 class Browser:

@@ -1,6 +1,5 @@
 """The status page of a real daemon in a real browser."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,21 +9,26 @@ import pytest
 from radixd.client import Client, Session
 from radixd.server.cache.page_map import PageState
 from radixd.v1 import admin_pb2
-from tests.e2e.browser import Browser, find_chromium
+from tests.e2e.browser import Browser, NoBrowser, find_chromium
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, DaemonProcess, eventually
+from tests.e2e.scraped import metrics_url
 
-CHROMIUM = find_chromium()
 OWNERS = ("free", "evictable", "protected", "leased", "retired")
 P = 64
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: scripts/chromium.sh unpacks Debian's")
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    try:
+        return find_chromium()
+    except NoBrowser as reason:
+        pytest.skip(f"no Chromium: {reason}")
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    assert CHROMIUM is not None
-    browser = Browser(CHROMIUM, tmp_path / "profile")
+def browser(chromium: str, tmp_path: Path) -> Iterator[Browser]:
+    browser = Browser(chromium, tmp_path / "profile")
     yield browser
     browser.close()
 
@@ -41,9 +45,7 @@ def session(daemon: DaemonProcess) -> Iterator[Session]:
 
 
 def address_of(daemon: DaemonProcess) -> str:
-    found = re.search(r"status page on (http://\S+),", daemon.log.read_text())
-    assert found is not None
-    return found[1]
+    return metrics_url(daemon).removesuffix("/metrics")
 
 
 def tokens(length: int, seed: int) -> np.ndarray:
