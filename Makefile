@@ -19,7 +19,7 @@ run: .venv/server.stamp  ## a daemon and several scheduler processes on one pool
 	$(BIN)/radixd replay $(RUN_FLAGS)
 
 observe: .venv/server.stamp  ## a daemon under replay, its status page, and a Prometheus beside it, until ^C
-	scripts/observe.sh $(BIN)
+	$(BIN)/python scripts/observe.py
 
 test: .venv/dev.stamp  ## the tests
 	$(BIN)/pytest $(TEST_FLAGS)

@@ -20,6 +20,7 @@ from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.lease import LeaseState
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.node import Node
+from radixd.server.cache.page_map import PageState, TierMap, read_page_map
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.cache.results import AcquireResult, Arrival, MovePlan, PageIds, TablePatch
@@ -51,6 +52,11 @@ def tokens_of(letters: str, tail: int) -> bytes:
     """Pages of one token each, then `tail` tokens more: what bytes are where is what matters here, not which tokens."""
     runs = [np.full(PAGE, ord(letter), "<u4") for letter in letters]
     return b"".join(run.tobytes() for run in runs) + np.full(tail, 7, "<u4").tobytes()
+
+
+def counted(tier: TierMap) -> dict[PageState, int]:
+    states = tier.paint()
+    return {state: int(np.count_nonzero(states == state)) for state in PageState}
 
 
 @dataclass(eq=False)
@@ -165,6 +171,22 @@ class TierMachine(RuleBasedStateMachine):
         check_invariants(self.cache)
         self._check_bytes()
         self._check_tables()
+        self._check_page_map()
+
+    def _check_page_map(self) -> None:
+        """The picture of the pages has as many of each state as the ledgers."""
+        page_map = read_page_map(self.cache)
+        assert page_map.whole
+        device, host = self.cache.occupancy(), self.cache.host_occupancy()
+        assert counted(page_map.device) == {
+            PageState.SYSTEM: 1, PageState.FREE: device.free, PageState.LEASED: device.leased,
+            PageState.EVICTABLE: device.evictable, PageState.PROTECTED: device.protected,
+            PageState.RETIRED: device.retired,
+        }  # fmt: skip
+        assert counted(page_map.host) == {
+            PageState.SYSTEM: 1, PageState.FREE: host.free, PageState.LEASED: host.leased,
+            PageState.EVICTABLE: host.evictable, PageState.PROTECTED: host.protected, PageState.RETIRED: 0,
+        }  # fmt: skip
 
     def _check_bytes(self) -> None:
         """Whatever the tree holds on a tier is there; the journal holds what of it could be adopted, and no more."""
