@@ -79,7 +79,8 @@ def start_prometheus(observed: Observed, folder: Path, target: str) -> str:
 
 def main() -> None:
     """Run until ^C or SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started this ignores ^C
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="radixd-") as name:
         folder = Path(name)
         observed, socket = Observed(folder), str(folder / "r.sock")
