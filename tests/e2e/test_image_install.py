@@ -57,14 +57,14 @@ wait $!
 @pytest.fixture(scope="module")
 def prefix() -> Iterator[Path]:
     """A new environment, which any user may read."""
-    folder = Path(tempfile.mkdtemp(prefix="rx"))
-    folder.chmod(0o755)
-    copy_context(folder / "src")
-    path = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
-    command = [folder / "src/deploy/install.sh", folder / "src", folder / "radixd"]
-    subprocess.run(command, env={**os.environ, "PATH": path}, check=True)
-    yield folder / "radixd"
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="rx") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        copy_context(folder / "src")
+        path = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
+        command = [folder / "src/deploy/install.sh", folder / "src", folder / "radixd"]
+        subprocess.run(command, env={**os.environ, "PATH": path}, check=True)
+        yield folder / "radixd"
 
 
 def copy_context(into: Path) -> None:
