@@ -1,5 +1,6 @@
 """The CUDA device on fake GPUs: memory that is zero and shared, copies that are late, and failures that are closed."""
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -54,6 +55,25 @@ def test_memory_that_others_hold_is_refused_saying_how_much_is_free(fake_gpus: F
         CudaDevice(GIB // 2, gpu)
     first.close()
     CudaDevice(GIB // 2, gpu).close()
+
+
+def test_memory_is_an_allocation_that_the_driver_shares_with_nothing_else(
+    fake_gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smaller ones are put together in 2 MiB, all of which an IPC handle would open."""
+    from radixd.gpu_pool.cuda import device
+
+    asked: list[int] = []
+    allocate = device.cudart.cudaMalloc
+
+    def cudaMalloc(size: int) -> tuple[object, int]:  # noqa: N802
+        asked.append(size)
+        return allocate(size)
+
+    monkeypatch.setattr(device.cudart, "cudaMalloc", cudaMalloc)
+    for nbytes in (1, 2 * MIB, 2 * MIB + 1):
+        CudaDevice(nbytes, find_gpus((), 1)[0]).close()
+    assert asked == [2 * MIB, 2 * MIB, 4 * MIB]
 
 
 def test_more_memory_than_a_gpu_has_is_refused_for_good(fake_gpus: FakeGpus) -> None:
@@ -227,6 +247,16 @@ def test_closing_waits_for_what_was_enqueued(fake_gpus: FakeGpus, host: HostPool
     memory.close()
     assert late.done()
     assert (host.pages[1:] == 9).all()
+
+
+def test_the_host_stays_pinned_until_the_last_gpu_is_done(fake_gpus: FakeGpus, host: HostPool) -> None:
+    memory = PoolMemory.on_gpus(Layout(TINY, "page_first", 12), find_gpus((), 2))
+    memory.pin(host)
+    fake_gpus.pause(1)
+    late = load_pages(memory, host, [1], [1])
+    threading.Timer(0.05, fake_gpus.resume, [1]).start()
+    memory.close()
+    late.result()
 
 
 # --- failures
