@@ -21,7 +21,7 @@ ROUNDS, QUICK_ROUNDS = 15, 5
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Ratios, each against its reference.")
-    parser.add_argument("--only", choices=("tree", "grpc", "copies"), help="one part alone")
+    parser.add_argument("--only", choices=("tree", "grpc", "copies", "gpu"), help="one part alone; gpu runs only so")
     parser.add_argument("--quick", action="store_true", help="fewer turns and sizes: a first look")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row there, too")
     return parser.parse_args()
@@ -50,6 +50,14 @@ def copies_rows(quick: bool) -> Iterator[Row]:
         yield from part.rows()
 
 
+def gpu_rows(quick: bool) -> Iterator[Row]:
+    """The GPU part, on the first card that is visible."""
+    from bench.gpu import GpuPart
+
+    with GpuPart(QUICK_ROUNDS if quick else ROUNDS) as part:
+        yield from part.rows()
+
+
 def main() -> None:
     """Measures, prints, and never fails for a number."""
     arguments = parse()
@@ -66,6 +74,9 @@ def main() -> None:
     if arguments.only in (None, "copies"):
         parts["copies"] = list(copies_rows(arguments.quick))
         table.show("Copies between tiers; reference: one memcpy of the same bytes", parts["copies"])
+    if arguments.only == "gpu":
+        parts["gpu"] = list(gpu_rows(arguments.quick))
+        table.show("Copies on and off a GPU; reference: one asynchronous copy of the same bytes", parts["gpu"])
     table.CONSOLE.print(f"{monotonic() - started:.0f} s")
     if arguments.json:
         table.write_json(arguments.json, parts)

@@ -41,6 +41,8 @@ class PoolConfig:
     layout: Layout
     device_kind: DeviceKind
     devices: int
+    gpus: tuple[str, ...]
+    """Device kind cuda: the UUID of each device, or its beginning; none: the first that the daemon sees."""
     policy: str
     speculative: Speculative
     max_context: int

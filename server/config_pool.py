@@ -1,10 +1,12 @@
 """Reading one pool from its table."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
 from radixd.gpu_pool import fields
 from radixd.gpu_pool.budget.capacity import pages_to_hold, shortfall
+from radixd.gpu_pool.fields import FieldError
 from radixd.gpu_pool.geometry import Geometry
 from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes, pages_for_tokens
@@ -15,11 +17,12 @@ from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
 from radixd.server.config_host import host_tier
 from radixd.server.config_table import Table
+from radixd.server.gpu_memory import share_bytes
 
 DEFAULT_NAME = "default"
 MAX_DEVICES = 64
 
-SIZES = ("tokens", "bytes")
+SIZES = ("tokens", "bytes", "gpu_memory_fraction")
 """Ways to say how large a pool is; each excludes the others."""
 
 
@@ -27,8 +30,14 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
     """One pool, or None where its memory cannot be laid out; the table holds the errors."""
     name = table.get("name", config_values.pool_name, DEFAULT_NAME)
     device_kind: DeviceKind = table.choice("device", get_args(DeviceKind), "cpu")
-    devices = table.integer("devices", 1, low=1, high=MAX_DEVICES)
-    layout = _layout(table, directory)
+    unnamed: tuple[str, ...] = ()
+    gpus = table.get("gpus", _gpus, unnamed)
+    devices = table.integer("devices", len(gpus) or 1, low=1, high=MAX_DEVICES)
+    if gpus and device_kind != "cuda":
+        table.error(f'{table.where}gpus: a pool of device {device_kind!r} is on none; set device = "cuda"')
+    if gpus and devices != len(gpus):
+        table.error(f"{table.where}devices: {devices} for {len(gpus)} gpus; leave it out, or name as many gpus")
+    layout = _layout(table, directory, device_kind, gpus, devices)
     policy = table.choice("policy", tuple(POLICIES), "priority")
     speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
     max_context = table.integer("max_context", 0, low=0, high=2**31)
@@ -38,7 +47,7 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
     if layout is None:
         return None
     mode = Speculative(speculative)
-    pool = PoolConfig(name, layout, device_kind, devices, policy, mode, max_context, deadline, host, import_min)
+    pool = PoolConfig(name, layout, device_kind, devices, gpus, policy, mode, max_context, deadline, host, import_min)
     page_size = layout.geometry.page_size
     if missing := shortfall(max_context, layout.num_pages, page_size, layout.page_stride):
         table.error(
@@ -48,22 +57,33 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
     return pool
 
 
-def _layout(table: Table, directory: Path) -> Layout | None:
+def _layout(
+    table: Table, directory: Path, device_kind: DeviceKind, gpus: tuple[str, ...], devices: int
+) -> Layout | None:
     kind: LayoutKind = table.choice("layout", get_args(LayoutKind), "page_first")
     multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
     tokens = table.integer("tokens", 0, low=1, high=2**31)
     nbytes = table.get("bytes", config_values.size, 0)
+    fraction = table.get("gpu_memory_fraction", _fraction, 0.0)
+    scratch = table.get("scratch_bytes", config_values.size, 0)
     geometry = _geometry(table, directory)
     given = [size for size in SIZES if size in table]
     if len(given) != 1:
         table.error(
-            f"{table.where}{given[-1] if given else 'tokens'}: give either tokens (usable) or bytes (of one device, "
-            "page 0 included)"
+            f"{table.where}{given[-1] if given else 'tokens'}: give one of tokens (usable), bytes (of one device, "
+            "page 0 included) and, on GPUs, gpu_memory_fraction (of what is free)"
         )
         return None
-    if geometry is None or not (tokens or nbytes):
+    if "scratch_bytes" in table and "gpu_memory_fraction" not in table:
+        table.error(f"{table.where}scratch_bytes: only gpu_memory_fraction leaves it free; leave it out")
+    if fraction and device_kind != "cuda":
+        table.error(f"{table.where}gpu_memory_fraction: a pool of device {device_kind!r} is on no GPU; give bytes")
+        return None
+    if geometry is None or not (tokens or nbytes or fraction):
         return None
     try:
+        if fraction:
+            nbytes = share_bytes(gpus, devices, fraction, scratch)
         pages = pages_for_tokens(geometry, tokens) if tokens else pages_for_bytes(geometry, nbytes, multiple)
         return Layout(geometry, kind, pages, multiple)
     except ValueError as error:
@@ -78,3 +98,21 @@ def _geometry(table: Table, directory: Path) -> Geometry | None:
     except ValueError as error:
         table.error(f"{table.where}geometry: {error}")
         return None
+
+
+def _gpus(data: Mapping[str, object], key: str, where: str) -> tuple[str, ...]:
+    """UUIDs as nvidia-smi -L prints them, or as much of each as tells it from the others."""
+    names = fields.sequence(data, key, where, MAX_DEVICES)
+    found = tuple(name for name in names if isinstance(name, str) and name.startswith("GPU-"))
+    if len(found) != len(names) or not names:
+        raise FieldError(f'{where}{key}: expected UUIDs such as "GPU-5a3c"; nvidia-smi -L lists them')
+    if len(set(found)) != len(found):
+        raise FieldError(f"{where}{key}: a GPU holds a slot once; name each GPU once")
+    return found
+
+
+def _fraction(data: Mapping[str, object], key: str, where: str) -> float:
+    value = data[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise FieldError(f"{where}{key}: expected a fraction above 0 and at most 1, got {value!r}")
+    return float(value)

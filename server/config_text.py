@@ -21,6 +21,7 @@ def _lines(config: Config) -> Iterator[str]:
     yield f'log_format = "{config.log_format}"'
     yield f'tracing = "{config.tracing}"'
     yield f"drain_seconds = {config.drain_seconds}"
+    yield f"memory_wait_seconds = {config.memory_wait_seconds}"
     yield f"state_dir = {json.dumps(str(config.state_dir or 'off'))}"
     for name, section in (("limits", config.limits), ("liveness", config.liveness)):
         yield from ("", f"[{name}]")
@@ -40,6 +41,8 @@ def _pool_lines(pool: PoolConfig) -> Iterator[str]:
     yield f"stride_multiple = {layout.stride_multiple}"
     yield f'device = "{pool.device_kind}"'
     yield f"devices = {pool.devices}"
+    if pool.gpus:
+        yield f"gpus = {json.dumps(pool.gpus)}"
     yield f"tokens = {pool.usable_tokens}  # {layout.num_pages} pages of {geometry.page_size}, and page 0"
     yield f"# {layout.nbytes} bytes a device ({byte_text(layout.nbytes)}), {layout.page_stride} a page"
     yield f'policy = "{pool.policy}"'

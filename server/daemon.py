@@ -94,7 +94,8 @@ class Daemon:
         if not await self._allocate(signals):
             return False
         for pool in self._pools.values():
-            pool.adopt()
+            if pool.broken is None:
+                pool.adopt()
         self._attach.start()
         stop.push_async_callback(self._attach.close)
         await self._check_attaching(test)

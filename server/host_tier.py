@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from radixd.server.cache.results import CopyKind, CopyPlan
 from radixd.server.copier import Copier, Urgency
 from radixd.server.host_journal import HostJournal
-from radixd.server.sessions.fault import guarded
+from radixd.server.sessions.fault import guarded, lose_pool
 from radixd.server.sessions.served_pool import ServedPool, Snapshot
 from radixd.server.traffic import Traffic
 from radixd.server.warm_start import HOST_PAGES, Found, adopt, read_state
@@ -59,6 +59,11 @@ class HostTier:
         else:
             self._host = HostPool.in_file(geometry, pages, self._directory / HOST_PAGES)
             self._recovered = read_state(self._directory, self._host, self._cache, epoch)
+        try:
+            memory.pin(self._host)
+        except BaseException:
+            self.close()
+            raise
 
     def adopt(self) -> None:
         """Take over what `allocate` has read, and keep a journal from now on. Before any session."""
@@ -125,6 +130,8 @@ class HostTier:
         return load_pages(self._memory, self._host, plan.host_pages, plan.device_pages)
 
     def _finish(self, plan: CopyPlan, error: str) -> None:
+        if error and self._memory is not None and self._memory.lost is not None:
+            lose_pool(self._pool, self._memory.lost)  # before the copy's failure frees anything
         if self._pool.broken is not None:
             return
         with guarded(self._pool, f"finishing a copy ({plan.kind})"):

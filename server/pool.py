@@ -19,7 +19,8 @@ from radixd.server.config import PoolConfig
 from radixd.server.copier import Copier
 from radixd.server.host_tier import HostTier
 from radixd.server.peer_imports import PeerImports
-from radixd.server.sessions.fault import guarded
+from radixd.server.probe import Probe
+from radixd.server.sessions.fault import guarded, lose_pool
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.served_pool import Snapshot
 from radixd.server.sessions.work import Work
@@ -51,11 +52,14 @@ class Pool:
         self.broken: str | None = None
         """Why the pool is no longer served; None while it is."""
         self.broken_reason = Reason.BROKEN_INVARIANT
-        self.spared = False
+        self.spared = config.device_kind == "cuda"
+        """A lost GPU stops its own pools, no others. What any other kind lacks is the operator's mistake."""
         self.traffic = Traffic(config.name, config.copy_deadline_seconds)
         self._kind = config.device_kind
+        self._gpus = config.gpus
         self._state_dir = config.host.state_dir
         self._copier = copier
+        self._probe: Probe | None = None
         self._epoch = epoch
         self.imports = PeerImports(self, copier, self.traffic)
         self.tier = HostTier(self, self._state_dir, copier, self.traffic) if config.host.pages else None
@@ -66,7 +70,7 @@ class Pool:
         """Host memory that `allocate` will take, in bytes, by name."""
         if self._kind == "meta":
             return {}
-        parts = {f"pool {self.name}": self.layout.nbytes * self.devices}
+        parts = {f"pool {self.name}": self.layout.nbytes * self.devices} if self._kind != "cuda" else {}
         if self.tier is not None:
             from radixd.gpu_pool.host_file import new_memory_bytes
 
@@ -85,7 +89,6 @@ class Pool:
             return
         # Torch takes seconds to import: a daemon without memory does without it, one with memory is reachable first.
         from radixd.gpu_pool.device import DeviceFull, DeviceMemoryError
-        from radixd.gpu_pool.memory import PoolMemory
 
         size = f"{byte_text(self.layout.nbytes)} on {self.devices} x {self._kind}"
         if self.tier is not None:
@@ -94,7 +97,7 @@ class Pool:
         log.info("pool %s: allocating %s", self.name, size, extra={"pool": self.name})
         start = time.monotonic()
         try:
-            memory = PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
+            memory = self._allocate_devices()
             with ExitStack() as undo:
                 undo.callback(memory.close)
                 if self.tier is not None:
@@ -102,15 +105,43 @@ class Pool:
                 undo.pop_all()
         except DeviceMemoryError as error:
             raise PoolMemoryError(f"pool {self.name}: {error}", may_pass=isinstance(error, DeviceFull)) from error
+        except ImportError as error:
+            raise PoolMemoryError(f"pool {self.name}: {error}") from error
         self.memory = memory
+        if self._kind == "cuda":
+            self._probe = Probe(self.name, self._ask_gpus, self._copier, self.traffic.deadline_seconds)
         log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start, extra={"pool": self.name})
+
+    def _allocate_devices(self) -> "PoolMemory":
+        from radixd.gpu_pool.memory import PoolMemory
+
+        if self._kind != "cuda":
+            return PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
+        from radixd.gpu_pool.cuda.gpu import find_gpus
+
+        gpus = find_gpus(self._gpus, self.devices)
+        log.info("pool %s: on %s", self.name, ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in gpus))
+        return PoolMemory.on_gpus(self.layout, gpus)
 
     # --- what may be the matter
 
     @property
     def trouble(self) -> str:
         """What is the matter with the pool; "" where nothing is."""
+        if self.broken is None and self._probe is not None and self._probe.silent:
+            return "its GPUs do not answer"
         return self.broken or ""
+
+    def _ask_gpus(self) -> Future[None]:
+        """On the copier's thread."""
+        assert self.memory is not None
+        return self.memory.copy_async(lambda views: [])
+
+    def _look_after_memory(self) -> None:
+        if self._probe is not None:
+            self._probe.tick()
+        if self.memory is not None and self.memory.lost is not None:
+            lose_pool(self, self.memory.lost)
 
     def adopt(self) -> None:
         """Take over the host pages that `allocate` has found. On the loop, before any session."""
@@ -131,6 +162,8 @@ class Pool:
         """Move the plan's tokens on the copier thread; then `done("")`, or `done(error)`, on the loop."""
 
         def ended(error: str) -> None:
+            if error:
+                self._look_after_memory()
             self.traffic.end(plan.copy_id, error)
             done(error)
 
@@ -158,6 +191,7 @@ class Pool:
 
     def tick(self) -> None:
         """Time has passed."""
+        self._look_after_memory()
         if self.broken is None:
             with guarded(self, "ticking"):
                 self.cache.tick()

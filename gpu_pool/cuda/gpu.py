@@ -60,11 +60,24 @@ def find_gpus(names: Sequence[str], count: int) -> tuple[Gpu, ...]:
 
 
 def visible_gpus() -> tuple[Gpu, ...]:
-    """All GPUs that this process sees, by ordinal. Raises DeviceMemoryError without a driver."""
+    """All GPUs that this process sees and that answer, by ordinal: one that has failed keeps nobody from the others.
+
+    Raises DeviceMemoryError without a driver, and where none answers.
+    """
+    found = list[Gpu]()
+    failure = ""  # its text alone: an exception that is kept keeps its callers' tensors too
     try:
-        return tuple(_gpu(ordinal) for ordinal in range(get(cudart.cudaGetDeviceCount)))
+        count = get(cudart.cudaGetDeviceCount)
     except CudaError as error:
-        raise DeviceMemoryError(f"no GPU can be used: {error}: {VISIBILITY}") from error
+        count, failure = 0, str(error)
+    for ordinal in range(count):
+        try:
+            found.append(_gpu(ordinal))
+        except CudaError as error:
+            failure = failure or str(error)
+    if failure and not found:
+        raise DeviceMemoryError(f"no GPU can be used: {failure}: {VISIBILITY}")
+    return tuple(found)
 
 
 def _gpu(ordinal: int) -> Gpu:

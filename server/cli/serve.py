@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 CONFIG_FLAGS = ("socket", "tcp", "metrics", "log_format", "tracing", "drain_seconds", "state_dir")
 POOL_FLAGS = (
-    "geometry", "layout", "device", "devices", "tokens", "bytes", "policy", "speculative", "max_context",
+    "geometry", "layout", "device", "devices", "gpus", "tokens", "bytes", "gpu_memory_fraction", "policy",
+    "speculative", "max_context",
     "host_tokens", "host_bytes", "write_policy", "promote_min_pages", "free_target_pages", "copy_deadline_seconds",
 )  # fmt: skip
 
@@ -29,6 +30,7 @@ examples:
   radixd serve --bytes 64GiB --policy lru
   radixd serve --geometry /models/GLM-5.3/config.json --tokens 1100000 --max-context 1048576
   radixd serve --bytes 64GiB --host-bytes 256GiB --state-dir /var/lib/radixd
+  radixd serve --device cuda --gpus GPU-5a3c2f10 --gpu-memory-fraction 0.9 --max-context 1048576
   radixd serve --geometry tiny --device meta --tokens 100000000 --socket /tmp/plan.sock --metrics off
 """
 
@@ -51,12 +53,24 @@ def add_parser(commands: Commands) -> None:
     pool = parser.add_argument_group("the only pool")
     pool.add_argument("--geometry", metavar="NAME", help="a preset, a file or a config.json (default: glm-5.3)")
     pool.add_argument("--layout", metavar="KIND", help="page_first or layer_first (default: page_first)")
-    pool.add_argument("--device", metavar="KIND", help="cpu, cpu_async or meta (default: cpu)")
+    pool.add_argument("--device", metavar="KIND", help="cpu, cuda, cpu_async or meta (default: cpu)")
     pool.add_argument(
         "--devices", type=int, metavar="N", help="that hold each slot: tensor-parallel ranks (default: 1)"
     )
+    pool.add_argument(
+        "--gpus",
+        type=lambda names: names.split(","),
+        metavar="UUID,...",
+        help="of device cuda: which, as nvidia-smi -L prints them (default: the first --devices that are visible)",
+    )
     pool.add_argument("--tokens", type=int, metavar="N", help="usable size in tokens; or --bytes")
     pool.add_argument("--bytes", metavar="SIZE", help="of one device's memory, such as 64GiB (default: 1GiB)")
+    pool.add_argument(
+        "--gpu-memory-fraction",
+        type=float,
+        metavar="F",
+        help="of device cuda, instead: this share of what is free, the engine's scratch left aside",
+    )
     pool.add_argument("--policy", metavar="NAME", help="what is evicted first: lru, lfu, ... (default: priority)")
     pool.add_argument("--speculative", metavar="MODE", help="none, bigram or drop_last_page (default: none)")
     pool.add_argument(

@@ -13,9 +13,10 @@ import pytest
 
 from radixd.v1 import session_pb2
 from tests.e2e.attached_process import AttachedProcess
-from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.daemon_process import DEVICE, DaemonProcess
 from tests.e2e.prometheus_server import ROOT, RULES, PrometheusServer
 from tests.e2e.scraped import metrics_url
+from tests.fake_cuda.plugin import MakeFakeGpus
 
 StartDaemon = Callable[..., DaemonProcess]
 Attach = Callable[..., AttachedProcess]
@@ -29,6 +30,15 @@ def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="rx"))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture(params=["host", "gpu"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test twice: its pools in host memory, as it says, and on fake GPUs."""
+    if request.param == "gpu":
+        make: MakeFakeGpus = request.getfixturevalue("make_fake_gpus")
+        monkeypatch.setenv("PYTHONPATH", make(2).env()["PYTHONPATH"])
+        monkeypatch.setenv(DEVICE, "cuda")
 
 
 @pytest.fixture

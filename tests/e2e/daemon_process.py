@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -16,6 +16,7 @@ COMMAND = (sys.executable, "-c", "import sys; from radixd.server.cli import main
 PATIENCE_S = 60.0
 """A guard against a hang on a busy machine; nothing here measures time."""
 MODEL = b"weights-1"
+DEVICE = "RADIXD_TEST_DEVICE"
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
@@ -27,9 +28,20 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def on_device(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The same, with GPUs in place of host memory where tests are to run on them."""
+    kind = os.environ.get(DEVICE)
+    before = ("", *arguments)
+    return tuple(
+        kind if kind and option == "--device" and value in ("cpu", "cpu_async") else value
+        for option, value in zip(before, arguments, strict=False)
+    )
+
+
 def radixd(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
-    return subprocess.run((*COMMAND, *arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    command = (*COMMAND, *on_device(arguments))
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 class DaemonProcess:
@@ -44,7 +56,7 @@ class DaemonProcess:
         command = (*COMMAND, "serve", "--socket", str(self.socket), "--metrics", "off")
         pool = () if "--config" in flags else ("--device", "meta", "--geometry", "tiny", "--tokens", "6400")
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen((*command, *pool, *flags), stderr=log)
+            self.process = subprocess.Popen((*command, *pool, *on_device(flags)), stderr=log)
         self.channel = grpc.insecure_channel(f"unix:{self.socket}")
         self.sessions = session_pb2_grpc.SessionsStub(self.channel)
         self.cache = cache_pb2_grpc.CacheStub(self.channel)

@@ -15,6 +15,8 @@ from radixd.v1 import cache_pb2, session_pb2
 from tests.e2e.conftest import Attach, StartDaemon
 from tests.e2e.daemon_process import PATIENCE_S, DaemonProcess, eventually
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 ALL_FREE = (100, 0, 0)
 
 

@@ -40,6 +40,8 @@ from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, DaemonProcess, eventually
 from tests.e2e.dropping_proxy import DroppingProxy
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 P = 64
 WITH_MEMORY = ("--device", "cpu")
 

@@ -16,6 +16,8 @@ from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually, radixd
 from tests.e2e.test_daemon_life import scrape
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 P = 64
 PAGES = 7  # of each prompt
 PROMPTS = range(5)

@@ -17,6 +17,8 @@ from radixd.server.replay.options import Options
 from radixd.v1 import admin_pb2
 from tests.e2e.daemon_process import COMMAND, PATIENCE_S, DaemonProcess, eventually, radixd
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 NO_FAULTS = ("--kill-every", "0", "--aborts", "0", "--rollbacks", "0", "--reconnects", "0", "--preempt", "0")
 POOL = ("--geometry", "tiny", "--device", "cpu_async", "--pool-tokens", "12800")
 

@@ -12,6 +12,8 @@ from tests.e2e import daemon_process, failing_copies
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.test_replay import POOL, replay
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 NO_FAULTS = ("--kill-every", "0", "--reconnects", "0", "--aborts", "0", "--rollbacks", "0")
 
 

@@ -69,9 +69,16 @@ def test_gpus_that_cannot_be_shared_safely_are_refused(
         find_gpus((), 2)
 
 
+def test_a_gpu_that_has_failed_hides_no_other(fake_gpus: FakeGpus) -> None:
+    fake_gpus.lose(0)
+    assert [gpu.uuid for gpu in visible_gpus()] == fake_gpus.uuids[1:]
+    with pytest.raises(DeviceMemoryError, match=fake_gpus.uuids[0]):
+        find_gpus(fake_gpus.uuids[:1], 1)
+
+
 @pytest.mark.parametrize("call", ["cudaGetDeviceCount", "cudaGetDeviceProperties", "cudaDeviceGetAttribute"])
 def test_a_call_that_fails_is_named(fake_gpus: FakeGpus, call: str) -> None:
-    fake_gpus.fail(call, "cudaErrorInitializationError")
+    fake_gpus.fail(call, "cudaErrorInitializationError", nth=None)
     with pytest.raises(DeviceMemoryError, match=rf"{call}: cudaErrorInitializationError \(initialization error\)"):
         find_gpus((), 1)
     assert len(find_gpus((), 1)) == 1

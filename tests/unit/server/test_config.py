@@ -187,14 +187,14 @@ def test_a_bad_geometry_hides_no_other_mistake(tmp_path: Path) -> None:
     assert twice.startswith("pools: 2 pools are called 'default'")
     assert nearest.startswith("pools[0].geometry: ")
     assert nearest.endswith("did you mean 'glm-5.3'?")
-    assert size.startswith("pools[0].tokens: give either tokens")
+    assert size.startswith("pools[0].tokens: give one of tokens")
     assert too_long.startswith("pools[1].max_context: 65 tokens do not fit")
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ("tokens = 64\nbytes = 1", "give either tokens"),
+        ("tokens = 64\nbytes = 1", "give one of tokens"),
         ("tokens = 10", "tokens: 10 tokens are less than one page of 64"),
         ("bytes = 5376", "bytes: 5376 bytes hold no usable page"),
         ('tokens = 64\nname = "a b"', "name: 'a b' may hold"),

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# On a machine with NVIDIA GPUs: builds, runs the GPU tests on the real card, measures its copies, and prints one table.
+#
+#   scripts/gpu_check.sh [FOLDER]      results go to FOLDER, build/gpu_check by default
+#
+# PYTHON names a Python (3.11 or later) whose torch sees the GPU; python3 by default. Everything else is installed into
+# a venv beside it, which sees its packages. Takes under ten minutes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-python3}
+results=${1:-build/gpu_check}
+mkdir -p "$results"
+
+"$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || {
+    echo "gpu_check: $python has no torch that sees a GPU; set PYTHON to one that has" >&2
+    exit 2
+}
+"$python" -m venv --system-site-packages .venv-gpu
+.venv-gpu/bin/python -m pip install -q -e '.[server,attach,cuda]' pytest pytest-asyncio pytest-timeout
+
+export RADIXD_REAL_CUDA=1
+tests=0
+timeout 300 .venv-gpu/bin/python -m pytest tests/gpu -m gpu --junitxml="$results/tests.xml" || tests=$?
+timeout 200 .venv-gpu/bin/python -m bench --only gpu --json "$results/bench.json" || tests=$?
+.venv-gpu/bin/python scripts/gpu_table.py "$results/tests.xml" "$results/bench.json" | tee "$results/table.md"
+exit "$tests"

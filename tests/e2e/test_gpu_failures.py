@@ -1,0 +1,204 @@
+"""GPUs that are full, gone, hung or wrong: a clear message, health red, no hang, and other pools go on."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from radixd.client import Client, DeviceLost, RadixError, Session
+from radixd.client.attach import attach
+from tests.e2e.conftest import StartDaemon
+from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
+from tests.fake_cuda.control import FakeGpus
+
+P = 64
+MIB = 2**20
+NOT_SERVING = 2
+
+TWO_POOLS = """
+memory_wait_seconds = {wait}
+{pools}
+"""
+
+POOL = """
+[[pools]]
+name = "{name}"
+geometry = "tiny"
+device = "cuda"
+gpus = ["{gpu}"]
+bytes = "{size}"
+host_tokens = 6400
+copy_deadline_seconds = 0.2
+"""
+
+Start = Callable[..., DaemonProcess]
+
+
+@pytest.fixture
+def gpus(fake_gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
+    """Two, of 1 GiB; programs that a test starts see them too."""
+    monkeypatch.setenv("PYTHONPATH", fake_gpus.env()["PYTHONPATH"])
+    return fake_gpus
+
+
+@pytest.fixture
+def start(gpus: FakeGpus, folder: Path, start_daemon: StartDaemon) -> Start:
+    """A daemon with pools a and b, one on each GPU, of the sizes given."""
+
+    def started(a: str = "4MiB", b: str = "4MiB", wait: float = 0) -> DaemonProcess:
+        named = zip("ab", gpus.uuids, (a, b), strict=True)
+        pools = "".join(POOL.format(name=name, gpu=gpu, size=size) for name, gpu, size in named if size)
+        config = folder / "config.toml"
+        config.write_text(TWO_POOLS.format(wait=wait, pools=pools))
+        return start_daemon("--config", str(config))
+
+    return started
+
+
+def session_of(daemon: DaemonProcess, pool: str) -> Session:
+    return Client(str(daemon.socket)).open_session(pool=pool, model=MODEL, name=pool)
+
+
+def works(session: Session, number: int = 1) -> None:
+    """A lease is opened, its bytes are written in this process, saved to the host, and back as they were."""
+    memory = session.attach()
+    lease = session.acquire(np.random.default_rng(number).integers(0, 2**32, 5 * P, dtype=np.uint32))
+    rows = memory.views[0].page_rows[0]
+    for i, page in enumerate(lease.pages):
+        rows[int(page)].fill_(i + 1)
+    lease.offload()
+    lease.wait_saved(PATIENCE_S)
+    lease.restore()
+    lease.wait_loaded(PATIENCE_S)
+    for i, page in enumerate(lease.pages):
+        assert (rows[int(page)] == i + 1).all()
+    del rows
+    lease.release()
+
+
+def test_a_pool_that_finds_no_memory_is_no_other_pools_affair(start: Start) -> None:
+    daemon = start(a="4GiB")
+    eventually(lambda: daemon.health("radixd.v1.Cache") == SERVING)
+    assert [daemon.health(name) for name in ("", "pool.a", "pool.b")] == [NOT_SERVING, NOT_SERVING, SERVING]
+    log = daemon.log.read_text()
+    assert re.search(r"pool a is stopped, its memory is lost: pool a: GPU .* bytes in all, 4294\d+ are needed", log)
+    with pytest.raises(DeviceLost, match="pool a is stopped"):
+        session_of(daemon, "a")
+    with session_of(daemon, "b") as session:
+        works(session)
+
+
+def test_without_memory_for_any_pool_there_is_no_daemon(start: Start) -> None:
+    daemon = start(a="4GiB", b="")
+    assert daemon.process.wait(PATIENCE_S) == 1
+    log = daemon.log.read_text()
+    assert "radixd serve: pool a: " in log
+    assert "Traceback" not in log
+
+
+def test_a_gpu_that_is_not_there_is_named_with_those_that_are(
+    start: Start, gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus.uuids[1])
+    daemon = start()
+    eventually(lambda: daemon.health("pool.b") == SERVING)
+    log = daemon.log.read_text()
+    assert f"pool a is stopped, its memory is lost: pool a: GPU '{gpus.uuids[0]}'" in log
+    assert f"visible: {gpus.uuids[1]}" in log
+
+
+def test_memory_that_the_last_daemons_clients_hold_is_waited_for(start: Start) -> None:
+    first = start(a="700MiB", b="").serving()
+    session = session_of(first, "a")
+    memory = attach(session.ticket())
+    first.process.kill()
+    first.process.wait()
+    second = start(a="700MiB", b="", wait=3600)
+    eventually(lambda: "waiting for at most" in second.log.read_text())
+    assert second.health() != SERVING
+    memory.close()
+    second.serving()
+    with session_of(second, "a") as later:
+        works(later)
+
+
+def test_a_gpu_that_falls_off_the_bus_stops_its_pool_alone(start: Start, gpus: FakeGpus) -> None:
+    daemon = start().serving()
+    a, b = session_of(daemon, "a"), session_of(daemon, "b")
+    lease = a.acquire(np.arange(5 * P, dtype=np.uint32))
+    gpus.lose(0)
+    eventually(lambda: daemon.health("pool.a") == NOT_SERVING)  # though nobody asked anything of it
+    assert [daemon.health(name) for name in ("", "radixd.v1.Cache", "pool.b")] == [NOT_SERVING, SERVING, SERVING]
+    with pytest.raises(DeviceLost, match="restart the daemon"):
+        lease.allocate(6 * P)
+    works(b)
+    b.close()
+    daemon.process.terminate()
+    assert daemon.process.wait(PATIENCE_S) == 0
+
+
+def test_a_sticky_error_under_a_copy_frees_and_publishes_nothing(start: Start, gpus: FakeGpus) -> None:
+    daemon = start().serving()
+    session = session_of(daemon, "a")
+    lease = session.acquire(np.arange(5 * P, dtype=np.uint32))
+    gpus.fail("stream", "cudaErrorIllegalAddress", gpu=0, pid=daemon.process.pid)
+    lease.offload()
+    eventually(lambda: daemon.health("pool.a") == NOT_SERVING)
+    assert "cudaErrorIllegalAddress" in daemon.log.read_text()
+    assert "pool a is stopped" in daemon.log.read_text()
+    pool = next(it for it in occupancy(daemon) if it.pool == "a")
+    assert (pool.device.leased, pool.host.leased) == (5, 5)
+    with session_of(daemon, "b") as other:
+        works(other)
+
+
+def test_a_gpu_that_hangs_is_told_of_and_forgiven(start: Start, gpus: FakeGpus) -> None:
+    daemon = start().serving()
+    session = session_of(daemon, "a")
+    lease = session.acquire(np.arange(5 * P, dtype=np.uint32))
+    with gpus.paused(0):
+        lease.offload()
+        eventually(lambda: daemon.health("pool.a") == NOT_SERVING)
+        assert "its GPUs have not answered" in daemon.log.read_text()
+        assert "its pages stay pinned until it does" in daemon.log.read_text()
+        with session_of(daemon, "b") as other:
+            works(other)
+        assert occupancy(daemon)[0].device.leased == 5
+    lease.wait_saved(PATIENCE_S)
+    eventually(lambda: daemon.health() == SERVING)
+
+
+def test_a_hung_gpu_does_not_hold_the_end(start: Start, gpus: FakeGpus) -> None:
+    daemon = start().serving()
+    session = session_of(daemon, "a")
+    lease = session.acquire(np.arange(5 * P, dtype=np.uint32))
+    with gpus.paused(0):
+        lease.offload()
+        daemon.process.terminate()
+        assert daemon.process.wait(PATIENCE_S) == 0
+    assert "copies have not ended" in daemon.log.read_text()
+    gpus.forgive()  # what it held went with the process
+
+
+def test_a_handle_that_does_not_open_says_what_to_look_at(start: Start, gpus: FakeGpus) -> None:
+    daemon = start(b="").serving()
+    session = session_of(daemon, "a")
+    fault = gpus.fail("cudaIpcOpenMemHandle", "cudaErrorMapBufferObjectFailed", nth=None, pid=os.getpid())
+    with pytest.raises(RadixError, match="cudaErrorMapBufferObjectFailed"):
+        attach(session.ticket())
+    gpus.mend(fault)
+    works(session)
+    session.close()
+
+
+def occupancy(daemon: DaemonProcess) -> list:
+    from radixd.v1 import admin_pb2
+
+    try:
+        return list(daemon.admin.Occupancy(admin_pb2.OccupancyRequest(), timeout=PATIENCE_S).pools)
+    except grpc.RpcError as error:
+        raise AssertionError(daemon.log.read_text()) from error
