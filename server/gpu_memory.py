@@ -24,8 +24,12 @@ def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) 
     Raises ValueError: no such GPU, none that can be asked, or too little that is free.
     """
     # Torch, which the pool's memory imports, takes seconds: only who asks a GPU waits for it.
-    from radixd.gpu_pool.cuda.gpu import find_gpus
-    from radixd.gpu_pool.device import DeviceMemoryError
+    try:
+        from radixd.gpu_pool.cuda.gpu import find_gpus
+        from radixd.gpu_pool.cuda.runtime import CudaError
+        from radixd.gpu_pool.device import DeviceMemoryError
+    except ImportError as error:
+        raise ValueError(str(error)) from error
 
     try:
         return min(
@@ -36,5 +40,5 @@ def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) 
             )
             for gpu in find_gpus(gpus, count)
         )
-    except (DeviceMemoryError, ImportError) as error:
+    except (DeviceMemoryError, CudaError) as error:
         raise ValueError(str(error)) from error

@@ -35,6 +35,8 @@ class Dispatch:
 
         Refuses: STARTING, DRAINING, STALE_EPOCH, NO_SESSION, BAD_SECRET, BROKEN_INVARIANT.
         """
+        # First, so that a restarted daemon can say it before it has its memory, which may be waiting for the caller's.
+        self._registry.check_epoch(call.epoch)
         self._gate.check()
         session = self._registry.find(call.session_id, call.secret, call.epoch)
         check_served(session.pool)

@@ -90,10 +90,11 @@ class SessionRegistry(Generic[PoolT]):
 
     def find(self, session_id: int, secret: bytes, epoch: int) -> ServedSession:
         """The live session that `secret` proves. Refuses: STALE_EPOCH, NO_SESSION, BAD_SECRET."""
-        self._check_epoch(epoch)
+        self.check_epoch(epoch)
         return self._authentic(self._live.get(session_id), session_id, secret)
 
-    def _check_epoch(self, epoch: int) -> None:
+    def check_epoch(self, epoch: int) -> None:
+        """Refuses with STALE_EPOCH what speaks of an earlier daemon."""
         if epoch != self.epoch:
             message = f"epoch {epoch} is over, this is {self.epoch}: the daemon has restarted; open a new session"
             raise Refusal(Reason.STALE_EPOCH, message, facts={"epoch": self.epoch})
@@ -146,7 +147,7 @@ class SessionRegistry(Generic[PoolT]):
 
         Refuses: STALE_EPOCH, BAD_SECRET, BAD_FIELD.
         """
-        self._check_epoch(epoch)
+        self.check_epoch(epoch)
         session = self._live.get(session_id) or self._retired.get(session_id)
         if session is None:
             return 0

@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,6 +125,20 @@ def test_memory_that_the_last_daemons_clients_hold_is_waited_for(start: Start) -
     second.serving()
     with session_of(second, "a") as later:
         works(later)
+
+
+def test_a_session_lets_go_of_the_old_memory_that_the_new_daemon_waits_for(start: Start) -> None:
+    first = start(a="700MiB", b="").serving()
+    back = threading.Event()
+    client = Client(str(first.socket))
+    session = client.open_session(pool="a", model=MODEL, name="a", on_restart=lambda _: back.set())
+    works(session)
+    first.process.kill()
+    first.process.wait()
+    start(a="700MiB", b="", wait=3600).serving()
+    assert back.wait(PATIENCE_S)
+    works(session)
+    session.close()
 
 
 def test_a_gpu_that_falls_off_the_bus_stops_its_pool_alone(start: Start, gpus: FakeGpus) -> None:

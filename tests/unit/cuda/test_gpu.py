@@ -78,9 +78,10 @@ def test_a_gpu_that_has_failed_hides_no_other(fake_gpus: FakeGpus) -> None:
 
 @pytest.mark.parametrize("call", ["cudaGetDeviceCount", "cudaGetDeviceProperties", "cudaDeviceGetAttribute"])
 def test_a_call_that_fails_is_named(fake_gpus: FakeGpus, call: str) -> None:
-    fake_gpus.fail(call, "cudaErrorInitializationError", nth=None)
+    fault = fake_gpus.fail(call, "cudaErrorInitializationError", nth=None)
     with pytest.raises(DeviceMemoryError, match=rf"{call}: cudaErrorInitializationError \(initialization error\)"):
         find_gpus((), 1)
+    fake_gpus.mend(fault)
     assert len(find_gpus((), 1)) == 1
 
 

@@ -57,6 +57,8 @@ def test_mistakes_about_gpus_name_the_way_out(gpus: FakeGpus) -> None:
     assert "give one of tokens" in mistakes(gpu_memory_fraction=0.9, gpus=gpus.uuids, tokens=640, bytes="1GiB")
     assert "only gpu_memory_fraction leaves it free" in mistakes(scratch_bytes="1GiB", tokens=640)
     assert "leaves nothing of the" in mistakes(gpu_memory_fraction=0.9, scratch_bytes="64GiB")
+    gpus.fail("cudaMemGetInfo", "cudaErrorUnknown")
+    assert "cudaMemGetInfo" in mistakes(gpu_memory_fraction=0.9)
     missing = mistakes(gpus=["GPU-nowhere"], gpu_memory_fraction=0.9)
     assert "GPU-nowhere" in missing
     assert gpus.uuids[0] in missing
