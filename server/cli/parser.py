@@ -3,7 +3,20 @@
 import argparse
 from importlib.metadata import version
 
-from radixd.server.cli import actions, check, config_check, health, inspect, plan, serve, sessions, status, top, tree
+from radixd.server.cli import (
+    actions,
+    check,
+    config_check,
+    doctor,
+    health,
+    inspect,
+    plan,
+    serve,
+    sessions,
+    status,
+    top,
+    tree,
+)
 from radixd.server.replay import cli as replay
 
 EXAMPLES = """\
@@ -18,6 +31,7 @@ examples:
   radixd sessions                                     who is connected, and who holds pages
   radixd inspect /var/lib/radixd                      what a restart would find, without a daemon
   radixd plan --context 1M --gpu-memory 141GB         what fits, before anything is started
+  radixd doctor --expect 1M                           why less fits, why it is refused or slow, from its numbers
   radixd config check /etc/radixd.toml                what a file means, or all its mistakes
 """
 
@@ -34,6 +48,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"radixd {version('radixd')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (serve, replay, status, top, health, sessions, tree, check, actions, inspect, plan, config_check):
+    for module in (
+        serve,
+        replay,
+        status,
+        top,
+        health,
+        sessions,
+        tree,
+        check,
+        actions,
+        inspect,
+        plan,
+        doctor,
+        config_check,
+    ):
         module.add_parser(commands)
     return parser
