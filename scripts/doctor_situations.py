@@ -86,7 +86,7 @@ def hit_short_of_the_end(daemon: Daemon, running: ExitStack) -> None:
     engine = session(daemon, running, "engine")
     document = prompt(0, 64 * K)
     publish(engine, document)
-    for user in range(1, 5):
+    for user in range(1, 9):
         publish(engine, np.concatenate((document, prompt(user, 48 * K))))
 
 

@@ -54,7 +54,7 @@ def _short(evidence: Evidence) -> _Answer | None:
         f"{short / evidence.acquires:.0%} of the requests found {SHORT_HIT_TOKENS:,} tokens or fewer: "
         "a few long hits make the rate",
         (
-            Fact(f"Acquires that found {SHORT_HIT_TOKENS} tokens or fewer", int(short)),
+            Fact(f"Acquires that found {SHORT_HIT_TOKENS:,} tokens or fewer", int(short)),
             Fact("of them, those that found none", int(missed)),
         ),
         "route requests that share a prefix to the same pool; keep what varies (time stamps, ids) out of the start of "

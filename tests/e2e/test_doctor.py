@@ -144,7 +144,7 @@ def test_who_cannot_be_asked_is_named_in_one_line(daemon: DaemonProcess, tmp_pat
     ):
         done = radixd("doctor", "--seconds", "0", *flags)
         assert (done.returncode, done.stdout) == (2, ""), flags
-        assert done.stderr.startswith(f"radixd doctor: {told}"[:20])
+        assert done.stderr.startswith("radixd doctor: ")
         assert told in done.stderr
         assert done.stderr.count("\n") == 1
 

@@ -15,7 +15,7 @@ from radixd.server.cli.parser import build_parser
 
 COMMANDS = (
     *("serve", "replay", "status", "top", "sessions", "tree", "check"),
-    *("flush", "evict", "snapshot", "reap", "plan", "config"),
+    *("flush", "evict", "snapshot", "reap", "plan", "doctor", "config"),
 )
 
 
