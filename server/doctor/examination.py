@@ -15,7 +15,7 @@ from radixd.server.doctor.priorities import priority_inverted
 from radixd.server.doctor.retired import retired_pages_stuck
 from radixd.server.doctor.scrape import Untold
 from radixd.server.doctor.starvation import long_requests_starve
-from radixd.server.doctor.stopped import ledger_mismatch, pool_broken
+from radixd.server.doctor.stopped import gpu_silent, ledger_mismatch, pool_broken
 from radixd.server.doctor.tail import tail_waste
 
 Question = Callable[[Evidence], Finding | None]
@@ -23,7 +23,8 @@ Question = Callable[[Evidence], Finding | None]
 
 QUESTIONS: dict[str, Question] = {
     "is it stopped?": pool_broken,
-    "does its ledger add up?": ledger_mismatch,
+    "does its ledger not add up?": ledger_mismatch,
+    "are its GPUs silent?": gpu_silent,
     "is capacity below the expected?": capacity_below_expected,
     "are long requests refused while short ones pass?": long_requests_starve,
     "does a high hit rate bring no faster first token?": hits_spare_little,

@@ -83,7 +83,9 @@ def test_too_few_bytes() -> None:
 
 
 def test_page_0_is_nobodys() -> None:
-    assert "page 0" in found(pool(15_625, expect="1000001")).cause
+    finding = found(pool(15_625, expect="1000001"))
+    assert "page 0" in finding.cause
+    assert facts(finding)["missing pages"] == 1
 
 
 def test_a_million_that_is_decimal() -> None:

@@ -26,7 +26,7 @@ def test_a_healthy_scrape(capsys: Capture) -> None:
     assert main(["doctor", "--metrics", str(HEALTHY)]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{HEALTHY}, counted since the daemon's start\n\npool default: nothing found\n")
-    assert "  no: is it stopped? · does its ledger add up? · " in out
+    assert "  no: is it stopped? · does its ledger not add up? · " in out
 
 
 def test_a_finding_for_people_and_for_programs(capsys: Capture, tmp_path: Path) -> None:

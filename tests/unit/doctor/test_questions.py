@@ -15,7 +15,7 @@ from radixd.server.doctor.priorities import priority_inverted
 from radixd.server.doctor.retired import retired_pages_stuck
 from radixd.server.doctor.scrape import Scrape, Untold
 from radixd.server.doctor.starvation import long_requests_starve
-from radixd.server.doctor.stopped import daemon_silent, ledger_mismatch, pool_broken
+from radixd.server.doctor.stopped import daemon_silent, gpu_silent, ledger_mismatch, pool_broken
 from radixd.server.doctor.tail import tail_waste
 from tests.unit.doctor.saved import PAGES, P, evidence, facts, scrape, session, text
 
@@ -23,7 +23,8 @@ PAGE_BYTES = 5_376
 
 
 def test_a_healthy_pool_has_no_finding_and_answers_everything() -> None:
-    diagnosis = examine(evidence(sessions=(), tree=(), seconds=60.0, expected=Expectation(tokens=PAGES * P)))
+    expected = Expectation(tokens=PAGES * P)
+    diagnosis = examine(evidence(sessions=(), tree=(), seconds=60.0, serving=True, expected=expected))
     assert diagnosis.findings == ()
     assert diagnosis.untold == ()
     assert list(diagnosis.denied) == list(QUESTIONS)
@@ -32,7 +33,8 @@ def test_a_healthy_pool_has_no_finding_and_answers_everything() -> None:
 def test_a_scrape_alone_says_what_it_cannot_tell() -> None:
     diagnosis = examine(evidence())
     assert diagnosis.findings == ()
-    capacity, tree, sessions = diagnosis.untold
+    gpus, capacity, tree, sessions = diagnosis.untold
+    assert gpus == "are its GPUs silent? gRPC health is not in a scrape, ask the daemon"
     assert capacity.startswith("is capacity below the expected? what was expected of it? Say --expect")
     assert tree == "are priorities inverted? the tree is not in a scrape, only a running daemon has it"
     assert sessions == "who holds pages? only a running daemon names its sessions"
@@ -322,6 +324,17 @@ def test_a_gpu_that_is_silent() -> None:
     assert finding
     assert "a GPU or a disk is silent" in finding.cause
     assert copy_overdue(evidence({"radixd_copies_overdue": 3}, before={})) is None, "it is late for the first time"
+
+
+def test_gpus_that_do_not_answer() -> None:
+    finding = gpu_silent(evidence({"radixd_copies_in_flight": 2}, serving=False))
+    assert facts(finding)["copies in flight"] == 2
+    assert gpu_silent(evidence(serving=True)) is None
+    assert gpu_silent(evidence({"radixd_pool_broken": 1}, serving=False)) is None, (
+        "it is stopped, for a cause of its own"
+    )
+    draining = {'radixd_state{state="serving"}': 0, 'radixd_state{state="draining"}': 1}
+    assert gpu_silent(evidence(draining, serving=False)) is None
 
 
 def test_copies_that_fail() -> None:
