@@ -25,6 +25,7 @@ class Admission:
         chunk: prompt tokens to allocate for at first; the rest of the prompt is reserved.
         activated: called with each request whose lease has become active.
         rejected: called with each request that can never fit the pool.
+        import_from_peers: take what another pool holds more than this one.
     """
 
     def __init__(
@@ -33,6 +34,8 @@ class Admission:
         chunk: int,
         activated: Callable[[RunningRequest], None],
         rejected: Callable[[RunningRequest], None],
+        *,
+        import_from_peers: bool,
     ) -> None:
         self._queued = queued
         self._exhausted = False
@@ -40,6 +43,7 @@ class Admission:
         self._chunk = chunk
         self._activated = activated
         self._rejected = rejected
+        self._import_from_peers = import_from_peers
         self.retry_after = 0.0
         """Seconds after which a refused Acquire may succeed; 0: none was refused."""
 
@@ -62,7 +66,11 @@ class Admission:
             running.waited += 1
         matched = [running for running in self._waiting if running.matched is not None]
         for running in (running for running in self._waiting if running.matched is None):
-            step.expect("match", step.ops.match_lease(running.held), partial(self._take_match, running))
+            step.expect(
+                "match",
+                step.ops.match_lease(running.held, peers=self._import_from_peers),
+                partial(self._take_match, running),
+            )
         for running in sorted(matched, key=_rank)[:room]:
             self._activate(step, running)
         while not self._exhausted and len(self._waiting) < WINDOW:
@@ -78,7 +86,9 @@ class Admission:
         lease = running.held
         allocate_to = min(lease.known, (running.matched or 0) + self._chunk)
         reserve_to = running.whole_length if running.reserve_all else lease.known
-        operation = step.ops.activate(lease, allocate_to=allocate_to, reserve_to=reserve_to)
+        operation = step.ops.activate(
+            lease, allocate_to=allocate_to, reserve_to=reserve_to, import_from_peers=self._import_from_peers
+        )
         step.ops.group(IN_LINE, operation)
         step.expect("acquire", operation, partial(self._take_pages, running))
 
@@ -87,7 +97,7 @@ class Admission:
 
     def _take_match(self, running: RunningRequest, operation: Operation[MatchResult]) -> None:
         found = operation.result()
-        running.matched = found.device_tokens + found.host_tokens
+        running.matched = found.device_tokens + found.host_tokens + found.peer_tokens
 
     def _take_pages(self, running: RunningRequest, operation: Operation[Lease]) -> None:
         error = operation.error

@@ -22,7 +22,8 @@ examples:
   radixd replay --trace conversation_trace.jsonl --requests 1000 --schedulers 8 --decode \\
       --device cpu_async --geometry tiny --pool-tokens 1280000 --kill-every 45
   radixd replay --geometry tiny --pool-tokens 12800 --host-pages 400 --preempt 20 --restart-every 100
-  radixd replay --pools 2 --geometry tiny --pool-tokens 12800       two data-parallel ranks, each with its own cache
+  radixd replay --pools 2 --geometry tiny --pool-tokens 12800       two data-parallel ranks, each with its own cache;
+                                                    with --import-from-peers each borrows what the other one holds
   radixd replay --target --requests 200                             drive the daemon that runs already
 """
 
@@ -67,6 +68,11 @@ def _add_pool_flags(parser: argparse.ArgumentParser) -> None:
         type=positive,
         metavar="N",
         help="equal ones, each of the size below: data-parallel ranks (default: 1)",
+    )
+    pool.add_argument(
+        "--import-from-peers",
+        action="store_true",
+        help="copy a longer prefix from another pool of the daemon rather than compute it",
     )
     pool.add_argument("--geometry", metavar="NAME", help="as for `radixd serve` (default: glm-5.3)")
     pool.add_argument(

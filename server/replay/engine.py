@@ -39,11 +39,15 @@ class Engine:
         journal: Journal,
         requests: Iterator[RunningRequest],
         reconnects: int,
+        *,
+        import_from_peers: bool,
     ) -> None:
         self._session = session
         self._kernel = kernel
         self._journal = journal
-        self._admission = Admission(requests, CHUNK_TOKENS, self._start, self._reject)
+        self._admission = Admission(
+            requests, CHUNK_TOKENS, self._start, self._reject, import_from_peers=import_from_peers
+        )
         self._preemption = Preemption(
             session, lambda: journal.tally, self._admission.put_back, self._restore, self._reject
         )
@@ -188,5 +192,13 @@ class Engine:
     def _end(self, running: RunningRequest, end: EndKind) -> None:
         request = running.request
         self._journal.tally.output_tokens += max(0, running.completed + 1 - request.prompt.size)
-        hit = running.first_hit or 0
-        self._journal.end(Outcome(request.index, end, request.prompt.size, hit, running.first_host_hit))
+        self._journal.end(
+            Outcome(
+                request.index,
+                end,
+                request.prompt.size,
+                running.first_hit or 0,
+                running.first_host_hit,
+                running.first_peer_hit,
+            )
+        )

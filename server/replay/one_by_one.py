@@ -15,30 +15,41 @@ from radixd.server.replay.step_batch import StepBatch, must
 from radixd.server.replay.tally import Outcome, Tally
 
 COPY_SECONDS = 60.0
-"""How long a copy from the host may take, at the very most."""
+"""How long a copy from the host or a peer may take, at the very most."""
 
 
-def run_one_by_one(session: Session, kernel: Kernel, journal: Journal, requests: Iterable[RunningRequest]) -> None:
+def run_one_by_one(
+    session: Session,
+    kernel: Kernel,
+    journal: Journal,
+    requests: Iterable[RunningRequest],
+    *,
+    import_from_peers: bool,
+) -> None:
     """Run each request from Acquire to Release, in order."""
     before: Lease | None = None
     for running in requests:
-        opened = _acquire(session, journal.tally, running, before)
+        opened = _acquire(session, journal.tally, running, before, import_from_peers)
         before = _prefill(session, kernel, running, opened)
-        hit, host_hit = (before.device_tokens, before.host_tokens) if before else (0, 0)
+        hits = (before.device_tokens, before.host_tokens, before.peer_tokens) if before else (0, 0, 0)
         request = running.request
-        journal.end(Outcome(request.index, "finished" if before else "never_fit", request.prompt.size, hit, host_hit))
+        journal.end(Outcome(request.index, "finished" if before else "never_fit", request.prompt.size, *hits))
         journal.tally.steps += 1
     batch = StepBatch(session)
     _release(batch, before)
     batch.run(journal.tally)
 
 
-def _acquire(session: Session, tally: Tally, running: RunningRequest, before: Lease | None) -> Operation[Lease]:
+def _acquire(
+    session: Session, tally: Tally, running: RunningRequest, before: Lease | None, import_from_peers: bool
+) -> Operation[Lease]:
     """End the request before, and open this one's lease; again while pages on their way to the host hold it up."""
     while True:
         batch = StepBatch(session)
         _release(batch, before)
-        opened = batch.ops.acquire(running.request.prompt, extra_key=running.request.extra_key)
+        opened = batch.ops.acquire(
+            running.request.prompt, extra_key=running.request.extra_key, import_from_peers=import_from_peers
+        )
         batch.expect("acquire", opened, lambda operation: None)
         batch.run(tally)
         if not isinstance(opened.error, NoPages):

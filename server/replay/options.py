@@ -73,6 +73,7 @@ class Options:
     """A single empty one: the only pool of the daemon at `target`."""
     pool: PoolChoice
     workload: WorkloadChoice
+    import_from_peers: bool
     schedulers: int
     kill_every: int
     aborts: int
@@ -109,6 +110,8 @@ class Options:
         filled = Namespace(**{**defaults, **given})
         names = _pool_names(args.target, args.pool, filled.pools)
         filled.schedulers = given.get("schedulers", max(filled.schedulers, len(names)))
+        if filled.import_from_peers and args.target is None and len(names) == 1:
+            raise ValueError("--import-from-peers: a single pool has no peers; give --pools")
         if filled.schedulers < len(names):
             raise ValueError(f"--schedulers {filled.schedulers}: each of the {len(names)} pools needs one")
         if args.requests == "all":
@@ -125,6 +128,7 @@ class Options:
             pool_names=names,
             pool=_pool(filled),
             workload=WorkloadChoice(args.trace, filled.requests, filled.decode, filled.seed),
+            import_from_peers=filled.import_from_peers,
             schedulers=filled.schedulers,
             kill_every=filled.kill_every,
             aborts=filled.aborts,

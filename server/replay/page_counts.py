@@ -17,6 +17,8 @@ class PageCounts:
     offloaded_pages: int = 0
     restored_pages: int = 0
     failed_copy_pages: int = 0
+    imported_pages: int = 0
+    lent_pages: int = 0
 
     @property
     def left_device(self) -> int:

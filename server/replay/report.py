@@ -157,6 +157,8 @@ class Report:
                 f"{counts.offloaded_pages:,} offloaded, {counts.restored_pages:,} restored, "
                 f"{counts.failed_copy_pages:,} failed; {counts.demote_skipped_pages:,} dropped for want of a copy",
             )
+        if counts.imported_pages or counts.lent_pages:
+            yield "peers", f"{counts.imported_pages:,} pages imported, {counts.lent_pages:,} lent"
         yield "ledger", str(ledger)
         if ledger.host.total:
             yield "host ledger", str(ledger.host)

@@ -68,6 +68,7 @@ def scheduler_jobs(options: Options, faults: Faults, target: str, requests: int)
             one_by_one=options.one_by_one,
             reconnects=len(range(number, options.reconnects, options.schedulers)),
             restarts=options.restart_every > 0,
+            import_from_peers=options.import_from_peers,
         )
         for number in range(options.schedulers)
     ]

@@ -61,7 +61,7 @@ class RunningRequest:
         self.waited = 0
         self.first_hit: int | None = None
         """What its first Acquire has found, once all of it has arrived."""
-        self.first_host_hit = 0
+        self.first_host_hit = self.first_peer_hit = 0
         self.arriving = False
         """Bytes of its pages are on their way: it does nothing."""
         self.host_is_full = False
@@ -123,7 +123,8 @@ class RunningRequest:
         self.inserted = min(self.inserted, self.launched)
         self.prefill_to = max(self.request.prompt.size, lease.known)
         if self.first_hit is None:
-            self.first_hit, self.first_host_hit = lease.device_tokens, lease.host_tokens
+            self.first_hit = lease.device_tokens
+            self.first_host_hit, self.first_peer_hit = lease.host_tokens, lease.peer_tokens
         self.arriving = False
 
     def retract(self) -> None:

@@ -42,6 +42,8 @@ class Job:
     reconnects: int
     restarts: bool
     """The daemon will be restarted: carry on with another session."""
+    import_from_peers: bool
+    """Take what another pool of the daemon holds, rather than compute it."""
 
 
 def run_scheduler(job: Job, pipe: Connection) -> None:
@@ -66,9 +68,10 @@ def _run(job: Job, session: Session, journal: Journal, workload: Workload) -> bo
         kernel = Kernel(session, _memory(session), journal)
         requests = _requests(job, workload, session.page_size, frozenset(journal.ended))
         if job.one_by_one:
-            run_one_by_one(session, kernel, journal, requests)
+            run_one_by_one(session, kernel, journal, requests, import_from_peers=job.import_from_peers)
         else:
-            Engine(session, kernel, journal, requests, job.reconnects).run()
+            engine = Engine(session, kernel, journal, requests, job.reconnects, import_from_peers=job.import_from_peers)
+            engine.run()
     except (SessionOver, Unreachable):
         if not job.restarts:
             raise

@@ -22,6 +22,8 @@ class Outcome:
     """Of its first Acquire."""
     host_hit_tokens: int = 0
     """Of them, those that came from the host."""
+    peer_hit_tokens: int = 0
+    """Of them, those that were imported from another pool."""
 
 
 def _by_verb() -> defaultdict[str, Latencies]:

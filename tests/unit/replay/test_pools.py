@@ -38,6 +38,7 @@ def test_every_pool_has_a_scheduler(flags: tuple[str, ...], names: tuple[str, ..
     [
         (("--pools", "3", "--schedulers", "2"), "--schedulers 2: each of the 3 pools"),
         (("--target", "x.sock", "--pools", "2"), "--pools: the daemon at --target"),
+        (("--import-from-peers",), "--import-from-peers: a single pool has no peers"),
         (("--pool", "a"), "--pool a: for pools of the daemon at --target"),
         (("--target", "x.sock", "--pool", "a,a"), "--pool a,a: give the name of each pool once"),
         (("--target", "x.sock", "--pool", "a,"), "--pool a,: give the name of each pool once"),

@@ -78,7 +78,9 @@ def test_two_pools_ledgers_add_up() -> None:
 
 
 def test_hits_are_those_of_the_requests_that_ended() -> None:
-    hits = Hits.of([Outcome(0, "finished", 300, 256, 64), Outcome(4, "aborted", 100, 0), Outcome(5, "never_fit", 0, 0)])
-    assert (hits.requests, hits.prompt_tokens, hits.device_hit_tokens, hits.host_hit_tokens) == (3, 400, 192, 64)
+    ended = [Outcome(0, "finished", 300, 256, 64, 128), Outcome(4, "aborted", 100, 0), Outcome(5, "never_fit", 0, 0)]
+    hits = Hits.of(ended)
+    assert (hits.requests, hits.prompt_tokens) == (3, 400)
+    assert (hits.device_hit_tokens, hits.host_hit_tokens, hits.peer_hit_tokens) == (64, 64, 128)
     assert hits.rate == 0.64
     assert Hits.of(()).rate == 0.0

@@ -10,7 +10,9 @@ from radixd.server.replay.running import RunningRequest
 
 
 def lease(**figures: object) -> SimpleNamespace:
-    return SimpleNamespace(**{"known": 200, "device_tokens": 128, "host_tokens": 64, "readable": 128, **figures})
+    return SimpleNamespace(
+        **{"known": 200, "device_tokens": 128, "host_tokens": 64, "peer_tokens": 0, "readable": 128, **figures}
+    )
 
 
 @pytest.fixture
@@ -25,6 +27,12 @@ def test_a_hit_counts_when_it_has_arrived(running: RunningRequest) -> None:
     assert (running.arriving, running.first_hit) == (True, None)
     running.arrive()
     assert (running.arriving, running.first_hit, running.first_host_hit, running.launched) == (False, 128, 64, 128)
+
+
+def test_an_imported_hit_counts_as_a_peers(running: RunningRequest) -> None:
+    running.lease = lease(host_tokens=0, peer_tokens=64)
+    running.arrive()
+    assert (running.first_hit, running.first_host_hit, running.first_peer_hit) == (128, 0, 64)
 
 
 def test_a_load_that_failed_shortens_the_hit(running: RunningRequest) -> None:
