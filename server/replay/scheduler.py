@@ -56,6 +56,7 @@ def run_scheduler(job: Job, pipe: Connection) -> None:
                 gc.collect()
                 _reopen(session)
             journal.flush()
+            gc.collect()  # views in an engine's cycle would keep the pool mapped beyond the session
     except (RadixError, OSError, ValueError) as error:
         _fail(pipe, f"{type(error).__name__}: {error}")
     except Exception:

@@ -33,12 +33,15 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(params=["host", "gpu"])
-def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a test twice: its pools in host memory, as it says, and on fake GPUs."""
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test twice: its pools in host memory, as it says, and on fake GPUs unless it is about host memory."""
     if request.param == "gpu":
+        if request.node.get_closest_marker("host_memory"):
+            pytest.skip("what it looks at is host memory's alone")
         make: MakeFakeGpus = request.getfixturevalue("make_fake_gpus")
         monkeypatch.setenv("PYTHONPATH", make(2).env()["PYTHONPATH"])
         monkeypatch.setenv(DEVICE, "cuda")
+    return str(request.param)
 
 
 @pytest.fixture

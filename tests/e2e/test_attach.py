@@ -43,6 +43,7 @@ def asked(daemon: DaemonProcess, session_id: int, secret: bytes) -> tuple[socket
     return connection, read_reply(connection, PATIENCE_S)
 
 
+@pytest.mark.host_memory
 def test_the_memory_is_the_same_for_all(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--device", "cpu").serving()
     session = daemon.open_session()

@@ -195,6 +195,7 @@ def test_a_disk_that_fills_up_ends_the_journal_and_nothing_else(start_daemon: St
     assert "the host tier starts cold: the journal is empty: the daemon before gave it up" in second.log.read_text()
 
 
+@pytest.mark.host_memory
 def test_pools_that_do_not_fit_together_are_refused_with_their_sum(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--device", "cpu", "--geometry", "glm-5.3", "--host-tokens", "30000000")
     assert daemon.process.wait(PATIENCE_S) == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from radixd.client import AsyncClient, Client
+from radixd.gpu_pool.cuda.gpu import visible_gpus
 from radixd.v1 import admin_pb2
 from tests.e2e import daemon_process, held_imports
 from tests.e2e.conftest import StartDaemon
@@ -17,13 +18,13 @@ POOLS = """
 [[pools]]
 name = "left"
 geometry = "tiny"
-device = "cpu_async"
+{left}
 tokens = 1024
 
 [[pools]]
 name = "right"
 geometry = "tiny"
-device = "cpu_async"
+{right}
 layout = "layer_first"
 tokens = 1024
 """
@@ -46,15 +47,20 @@ def released(hold: Path) -> None:
 
 @pytest.fixture
 def daemon(
-    folder: Path, hold: Path, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch
+    memory: str, folder: Path, hold: Path, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DaemonProcess]:
     """With pools "left" and "right"."""
     config = folder / "radixd.toml"
-    config.write_text(POOLS)
-    monkeypatch.setenv("RADIXD_HOLD", str(hold))
-    monkeypatch.setattr(daemon_process, "COMMAND", (sys.executable, held_imports.__file__))
-    daemon = start_daemon("--config", str(config)).serving()
-    monkeypatch.undo()
+    left, right = (
+        ["device = 'cpu_async'"] * 2
+        if memory == "host"
+        else [f"device = 'cuda'\ngpus = ['{gpu.uuid}']" for gpu in visible_gpus()]
+    )
+    config.write_text(POOLS.format(left=left, right=right))
+    with monkeypatch.context() as patch:
+        patch.setenv("RADIXD_HOLD", str(hold))
+        patch.setattr(daemon_process, "COMMAND", (sys.executable, held_imports.__file__))
+        daemon = start_daemon("--config", str(config)).serving()
     yield daemon
     if daemon.process.poll() is None:
         assert "the ledger adds up" in radixd("check", "--target", str(daemon.socket)).stdout

@@ -15,7 +15,7 @@ from radixd.server.cli import main
 from radixd.server.cli.parser import build_parser
 from radixd.server.replay.options import Options
 from radixd.v1 import admin_pb2
-from tests.e2e.daemon_process import COMMAND, PATIENCE_S, DaemonProcess, eventually, radixd
+from tests.e2e.daemon_process import COMMAND, PATIENCE_S, DaemonProcess, eventually, on_device, radixd
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -52,7 +52,7 @@ def test_a_scheduler_that_others_kill_is_replaced_too(folder: Path, start_daemon
     daemon = start_daemon("--device", "cpu", "--tokens", "12800").serving()
     report = folder / "report.json"
     flags = ("--target", str(daemon.socket), "--requests", "40", "--schedulers", "2", "--report", str(report))
-    run = subprocess.Popen((*COMMAND, "replay", *flags, *NO_FAULTS), stdout=subprocess.DEVNULL)
+    run = subprocess.Popen((*COMMAND, "replay", *on_device(flags), *NO_FAULTS), stdout=subprocess.DEVNULL)
     try:
         working: list[int] = []
 

@@ -55,9 +55,9 @@ def test_the_host_part_survives_restarts_in_order_and_by_kill(folder: Path) -> N
 def test_copies_that_fail_shorten_hits_and_spoil_nothing(
     folder: Path, start_daemon: Callable[..., DaemonProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon_process, "COMMAND", (sys.executable, failing_copies.__file__))
-    daemon = start_daemon("--device", "cpu", "--tokens", "12800", "--host-tokens", "25600").serving()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(daemon_process, "COMMAND", (sys.executable, failing_copies.__file__))
+        daemon = start_daemon("--device", "cpu", "--tokens", "12800", "--host-tokens", "25600").serving()
     flags = ("--requests", "80", "--schedulers", "2", "--preempt", "10")
     status, report = replay(folder, "--target", str(daemon.socket), *flags, *NO_FAULTS)
     check_right(status, report)
