@@ -60,6 +60,10 @@ class CpuDevice:
     def synchronize(self) -> None:
         """Nothing is ever in flight."""
 
+    def leave(self) -> None:
+        """As `close`: a mapping outlives the descriptor."""
+        self.close()
+
     def close(self) -> None:
         """Close the memfd; views that are still held keep the memory until they go. Once only."""
         os.close(self._fd)

@@ -69,6 +69,10 @@ class CpuAsyncDevice:
         """Wait until all copies handed in so far have ended. Never returns while paused."""
         self._thread.submit(lambda: None).result()
 
+    def leave(self) -> None:
+        """As `close`: a mapping outlives the descriptor."""
+        self.close()
+
     def close(self) -> None:
         """Run what was handed in without further delay, then give up the memory. Once only."""
         self._closing.set()

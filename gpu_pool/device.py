@@ -121,8 +121,11 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Wait until all copies handed in so far have ended, however they did."""
 
+    def leave(self) -> None:
+        """As `close`, while other processes have the memory open: it goes with the last of them, and with this one."""
+
     def close(self) -> None:
-        """End the copies and give up the memory; processes that mapped it keep it until they unmap it."""
+        """End the copies and give up the memory, which no other process may have open where it is a GPU's."""
 
 
 def run_now(copies: Sequence[Copy]) -> Future[None]:

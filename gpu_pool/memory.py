@@ -94,10 +94,18 @@ class PoolMemory:
 
     def close(self) -> None:
         """End all copies and give up the memory. Once only."""
-        self.views = ()
-        for device in reversed(self.devices):  # the first one keeps the host pinned for all
+        for device in self._let_go():
             device.close()
-        self.devices = ()
+
+    def leave(self) -> None:
+        """As `close`, while other processes have the memory open: it goes with the last of them, and with this one."""
+        for device in self._let_go():
+            device.leave()
+
+    def _let_go(self) -> Sequence[Device]:
+        """The devices in the order to end them: the first one keeps the host pinned for all."""
+        devices, self.devices, self.views = self.devices[::-1], (), ()
+        return devices
 
     def __enter__(self) -> Self:
         return self

@@ -41,5 +41,9 @@ class MetaDevice:
     def synchronize(self) -> None:
         """Nothing is ever in flight."""
 
+    def leave(self) -> None:
+        """As `close`."""
+        self.close()
+
     def close(self) -> None:
         """Nothing to give up."""

@@ -149,7 +149,7 @@ class Daemon:
         stuck = {name for name, copier in self._copiers.items() if not copier.close(CLOSE_SECONDS)}
         for name, pool in self._pools.items():
             if stuck.isdisjoint({name, *pool.imports.peers}):
-                pool.close()
+                pool.leave() if self._registry.is_held(pool) else pool.close()
             else:
                 message = "pool %s: copies have not ended, so its memory goes with the process"
                 log.error(message, name, extra={"pool": name})

@@ -149,12 +149,19 @@ class Pool:
             self.tier.adopt()
 
     def close(self) -> None:
-        """Give up the memory; processes that mapped it keep it until they unmap it."""
+        """Give up the memory, which no other process has open."""
         if self.memory is not None:
             self.memory.close()
             self.memory = None
         if self.tier is not None:
             self.tier.close()
+
+    def leave(self) -> None:
+        """As `close`, while processes that have the memory open keep it until they end or unmap it."""
+        if self.memory is not None:
+            self.memory.leave()
+            self.memory = None
+        self.close()
 
     # --- copies
 

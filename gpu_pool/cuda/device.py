@@ -53,6 +53,7 @@ class CudaDevice:
         self.lost: str | None = None
         self._pinned: list[PinnedMemory] = []
         self._peers: list[range] = []
+        self._left = False
         with ExitStack() as undo:
             try:
                 gpu.make_current()
@@ -113,6 +114,11 @@ class CudaDevice:
         """See Device."""
         self.copy_async([]).exception()
 
+    def leave(self) -> None:
+        """As `close`, but the memory stays until this process ends: CUDA forbids freeing what others have open."""
+        self._left = True
+        self.close()
+
     def close(self) -> None:
         """Wait for the lanes, then give up streams, registrations and memory, in that order. Once only."""
         self._buffer = torch.empty(0, dtype=torch.uint8)
@@ -162,6 +168,8 @@ class CudaDevice:
         return answers[0]
 
     def _free(self) -> None:
+        if self._left:
+            return
         self.gpu.make_current()
         do(cudart.cudaFree, self._address)
 

@@ -106,6 +106,10 @@ class SessionRegistry(Generic[PoolT]):
             raise Refusal(Reason.BAD_SECRET, f"the secret is not that of session {session_id}")
         return session
 
+    def is_held(self, pool: PoolT) -> bool:
+        """Whether a process may have the pool's memory open."""
+        return any(session.pool is pool and session.holders for session in self)
+
     # --- processes
 
     def attach(self, session_id: int, secret: bytes, holder: Holder) -> PoolT:

@@ -141,6 +141,18 @@ def test_a_session_lets_go_of_the_old_memory_that_the_new_daemon_waits_for(start
     session.close()
 
 
+def test_an_orderly_end_frees_nothing_that_a_client_has_open(start: Start, gpus: FakeGpus) -> None:
+    daemon = start().serving()
+    session = session_of(daemon, "a")
+    memory = attach(session.ticket())
+    memory.views[0].buffer[5] = 77
+    daemon.process.terminate()
+    assert daemon.process.wait(PATIENCE_S) == 0
+    assert memory.views[0].buffer[5] == 77
+    assert gpus.violations() == []
+    memory.close()
+
+
 def test_a_gpu_that_falls_off_the_bus_stops_its_pool_alone(start: Start, gpus: FakeGpus) -> None:
     daemon = start().serving()
     a, b = session_of(daemon, "a"), session_of(daemon, "b")
