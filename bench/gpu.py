@@ -43,8 +43,7 @@ class GpuPart:
         self._host = HostPool.anonymous(self._geometry, 2 * self._pages)
         self._undo.callback(self._host.close)
         self._memory = {kind: self._pool(kind, self._gpus[0]) for kind in ("page_first", "layer_first")}
-        self._memory["page_first"].pin(self._host)
-        self._memory["layer_first"].pin(self._host)
+        self._memory["page_first"].pin(self._host)  # for both: they are one process's
         self._gpus[0].make_current()
         status, self._stream = cudart.cudaStreamCreateWithFlags(cudart.cudaStreamNonBlocking)
         assert not status, status
@@ -114,6 +113,7 @@ class GpuPart:
         size = self._pages * self._geometry.bytes_per_page if nbytes is None else nbytes
 
         def flat() -> None:
+            self._gpus[0].make_current()
             (status,) = cudart.cudaMemcpyAsync(dst, src, size, cudart.cudaMemcpyKind.cudaMemcpyDefault, self._stream)
             assert not status, status
             (status,) = cudart.cudaStreamSynchronize(self._stream)

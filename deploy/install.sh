@@ -15,4 +15,4 @@ python3 -m pip wheel --quiet --no-deps --wheel-dir "$wheels" "$source"
 python3 -m venv --without-pip "$prefix"
 built=("$wheels"/radixd-*.whl)
 python3 -m pip --python "$prefix/bin/python" install --quiet \
-    --only-binary :all: --constraint "$source/constraints.txt" "${built[0]}[server]"
+    --only-binary :all: --constraint "$source/constraints.txt" "${built[0]}[server,cuda]"

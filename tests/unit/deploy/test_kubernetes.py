@@ -7,6 +7,7 @@ import pytest
 
 from radixd.gpu_pool.layout import Layout
 from radixd.server.cli.parser import build_parser
+from radixd.server.config_file import read_config
 from radixd.server.grpc_server import SERVICES
 from tests.unit.deploy.manifests import (
     BASE,
@@ -137,14 +138,17 @@ def check_shared(daemon: Manifest, engine: Manifest) -> None:
 def test_memory_is_as_large_as_the_configuration_takes(folder: str) -> None:
     manifests = rendered(KUBERNETES / folder)
     (pod,) = pods(manifests)
-    (pool,) = base_config().pools
+    own = KUBERNETES / folder / "radixd.toml"
+    file = own if own.exists() else BASE / "radixd.toml"
+    (pool,) = read_config(file).pools
+    in_memory = 0 if pool.device_kind == "cuda" else pool.layout.nbytes * pool.devices
     tier = Layout(pool.layout.geometry, "page_first", pool.host.pages).nbytes
     state = next(volume["emptyDir"] for volume in pod["volumes"] if volume["name"] == "state")
     assert state["medium"] == "Memory"
     assert nbytes(state["sizeLimit"]) > tier
     limit = containers(pod)["radixd"]["resources"]["limits"]["memory"]
-    assert nbytes(limit) >= pool.layout.nbytes * pool.devices + tier + DAEMON_BYTES
-    assert of_kind(manifests, "ConfigMap")["data"]["radixd.toml"] == (BASE / "radixd.toml").read_text()
+    assert nbytes(limit) >= in_memory + tier + DAEMON_BYTES
+    assert of_kind(manifests, "ConfigMap")["data"]["radixd.toml"] == file.read_text()
 
 
 @pytest.mark.parametrize("folder", KUSTOMIZATIONS)
@@ -184,3 +188,12 @@ def test_every_file_belongs_to_a_kustomization_or_is_an_example() -> None:
         named |= {f"{folder}/{entry}" for entry in entries if Path(entry).suffix == ".yaml"}
         named.add(f"{folder}/kustomization.yaml")
     assert files == named
+
+
+def test_the_pool_of_the_gpu_overlay_is_on_all_gpus_of_its_claim() -> None:
+    folder = KUBERNETES / "overlays/gpu"
+    (pool,) = read_config(folder / "radixd.toml").pools
+    (claim,) = loaded(folder / "gpus.yaml")
+    (request,) = claim["spec"]["spec"]["devices"]["requests"]
+    assert (pool.device_kind, pool.devices) == ("cuda", request["exactly"]["count"])
+    assert pool.usable_tokens >= pool.max_context == 1_048_576
