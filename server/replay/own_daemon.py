@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle, repeat
 from pathlib import Path
 
 import grpc
@@ -136,10 +136,19 @@ def config_text(pool: PoolChoice, names: Sequence[str], directory: Path, socket:
         if pool.keep_state:
             daemon["state_dir"] = str(directory / "state")
     lines = _assignments(daemon)
-    for name in names:
-        lines += ["[[pools]]", *_assignments({"name": name, **table})]
+    for name, place in zip(names, _places(pool.device), strict=False):
+        lines += ["[[pools]]", *_assignments({"name": name, **table, **place})]
     return "\n".join(lines) + "\n"
 
 
-def _assignments(table: Mapping[str, str | int]) -> list[str]:
+def _places(device: str) -> Iterator[Mapping[str, list[str]]]:
+    """Where each pool lies: on the GPUs in turn, as data-parallel ranks do."""
+    if device != "cuda":
+        return repeat({})
+    from radixd.gpu_pool.cuda.gpu import visible_gpus
+
+    return cycle({"gpus": [gpu.uuid]} for gpu in visible_gpus())
+
+
+def _assignments(table: Mapping[str, str | int | list[str]]) -> list[str]:
     return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()]

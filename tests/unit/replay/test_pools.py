@@ -12,6 +12,7 @@ from radixd.server.replay.faults import Faults
 from radixd.server.replay.options import Options
 from radixd.server.replay.own_daemon import config_text
 from radixd.server.replay.run import scheduler_jobs
+from tests.fake_cuda.control import FakeGpus
 
 
 def options(*flags: str) -> Options:
@@ -83,3 +84,11 @@ def test_the_configuration_means_what_the_flags_say(tmp_path: Path, monkeypatch:
         assert (pool.device_kind, pool.policy, pool.usable_tokens) == ("cpu_async", "lru", 6400)
         assert (pool.layout.kind, pool.layout.geometry.bytes_per_token) == ("layer_first", 84)
         assert (pool.host.pages, pool.host.write_policy) == (50, "write_through")
+
+
+def test_pools_lie_on_the_gpus_in_turn(fake_gpus: FakeGpus, tmp_path: Path) -> None:
+    chosen = options("--pools", "3", "--geometry", "tiny", "--device", "cuda", "--pool-tokens", "6400")
+    file = tmp_path / "radixd.toml"
+    file.write_text(config_text(chosen.pool, chosen.pool_names, tmp_path, tmp_path / "r.sock"))
+    first, second = fake_gpus.uuids
+    assert [pool.gpus for pool in read_config(file).pools] == [(first,), (second,), (first,)]
