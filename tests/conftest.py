@@ -1,3 +1,4 @@
 """What all tests may use."""
 
-pytest_plugins = ["tests.fake_cuda.plugin"]
+# In this order: the first puts the fake CUDA runtime on the path, before torch looks for NVIDIA's.
+pytest_plugins = ["tests.fake_cuda.plugin", "tests.both_memories"]

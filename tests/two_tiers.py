@@ -4,12 +4,13 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
 
 from radixd.gpu_pool.cpu_async import CpuAsyncDevice
+from radixd.gpu_pool.cuda.gpu import find_gpus
 from radixd.gpu_pool.host import HostPool
 from radixd.gpu_pool.layout import Layout, LayoutKind
 from radixd.gpu_pool.memory import PoolMemory
@@ -18,9 +19,37 @@ from radixd.gpu_pool.tier_copy import load_pages, save_pages
 from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.results import Arrival, CopyKind, CopyPlan, Saved
+from tests.fake_cuda.control import FakeGpus
 from tests.scheduler import Scheduler
 
 TO_HOST = (CopyKind.DEMOTE, CopyKind.OFFLOAD)
+
+GPUS: FakeGpus | None = None
+"""Where pools lie in place of host memory, for tests that run on both; see the fixture `memory`."""
+
+
+class Pausable(Protocol):
+    """What holds copies up."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+def copies_of(memory: PoolMemory) -> Pausable:
+    """The only device's copies."""
+    device = memory.devices[0]
+    if isinstance(device, CpuAsyncDevice):
+        return device
+    assert GPUS is not None
+    return GPUS
+
+
+def _allocated(layout: Layout) -> PoolMemory:
+    if GPUS is None:
+        return PoolMemory.allocate(layout, "cpu_async", copy_delay_s=0.0005)
+    GPUS.set_delay(0.0005)
+    return PoolMemory.on_gpus(layout, find_gpus((), 1))
 
 
 class TwoTiers:
@@ -39,7 +68,8 @@ class TwoTiers:
     def opened(cls, layout: LayoutKind, config: CacheConfig) -> Iterator[Self]:
         geometry = load_geometry("tiny")
         host = HostPool.anonymous(geometry, config.host_pages)
-        with PoolMemory.allocate(Layout(geometry, layout, config.pages), "cpu_async", copy_delay_s=0.0005) as memory:
+        with _allocated(Layout(geometry, layout, config.pages)) as memory:
+            memory.pin(host)
             tiers = cls(config, memory, host)
             yield tiers
             tiers.resume()
@@ -48,17 +78,11 @@ class TwoTiers:
 
     # --- copies
 
-    @property
-    def _device(self) -> CpuAsyncDevice:
-        device = self.memory.devices[0]
-        assert isinstance(device, CpuAsyncDevice)
-        return device
-
     def pause(self) -> None:
-        self._device.pause()
+        copies_of(self.memory).pause()
 
     def resume(self) -> None:
-        self._device.resume()
+        copies_of(self.memory).resume()
 
     def turn(self) -> tuple[CopyPlan, ...]:
         """Hands new plans to the copier. Returns them."""

@@ -9,35 +9,36 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radixd.gpu_pool.cpu_async import CpuAsyncDevice
 from radixd.server.cache.refusal import Reason
 from radixd.server.config_file import read_config
 from radixd.server.copier import Copier
 from radixd.server.pool import Pool
 from radixd.v1 import admin_pb2, session_pb2
 from radixd.v1 import cache_pb2 as pb
+from tests import two_tiers
 from tests.contract.caller import Caller, ref
 from tests.contract.refusals import refused, result_refused
 from tests.contract.service import EPOCH, LIMITS, Service
 from tests.sequences import PAGE, seq
+from tests.two_tiers import Pausable, copies_of
+
+pytestmark = pytest.mark.usefixtures("memory")
 
 PAGES = 12
 HOST_PAGES = 6
 
 
 class TieredService(Service):
-    """One pool of both tiers on host memory, whose copies the test may hold up."""
+    """One pool of both tiers whose copies the test may hold up."""
 
     def __init__(self, path: Path, pool: Pool) -> None:
         super().__init__(path, pool)  # type: ignore[arg-type]
         self.real = pool
 
     @property
-    def device(self) -> CpuAsyncDevice:
+    def device(self) -> Pausable:
         assert self.real.memory is not None
-        device = self.real.memory.devices[0]
-        assert isinstance(device, CpuAsyncDevice)
-        return device
+        return copies_of(self.real.memory)
 
     def write(self, page: int, value: int) -> None:
         """As an engine: every byte of a page."""
@@ -55,7 +56,8 @@ class TieredService(Service):
 async def service(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[TieredService]:
     """12 device pages and 6 host pages, copied when they are published unless the test's parameters say otherwise."""
     flags = {
-        "geometry": "tiny", "device": "cpu_async", "tokens": PAGES * PAGE, "host_tokens": HOST_PAGES * PAGE,
+        "geometry": "tiny", "device": "cuda" if two_tiers.GPUS else "cpu_async",
+        "tokens": PAGES * PAGE, "host_tokens": HOST_PAGES * PAGE,
         "write_policy": "write_through", "free_target_pages": 0, "promote_min_pages": 1,
         **getattr(request, "param", {}),
     }  # fmt: skip

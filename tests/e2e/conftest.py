@@ -13,10 +13,9 @@ import pytest
 
 from radixd.v1 import session_pb2
 from tests.e2e.attached_process import AttachedProcess
-from tests.e2e.daemon_process import DEVICE, DaemonProcess
+from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.prometheus_server import ROOT, RULES, PrometheusServer
 from tests.e2e.scraped import metrics_url
-from tests.fake_cuda.plugin import MakeFakeGpus
 
 StartDaemon = Callable[..., DaemonProcess]
 Attach = Callable[..., AttachedProcess]
@@ -30,18 +29,6 @@ def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="rx"))
     yield path
     shutil.rmtree(path)
-
-
-@pytest.fixture(params=["host", "gpu"])
-def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a test twice: its pools in host memory, as it says, and on fake GPUs unless it is about host memory."""
-    if request.param == "gpu":
-        if request.node.get_closest_marker("host_memory"):
-            pytest.skip("what it looks at is host memory's alone")
-        make: MakeFakeGpus = request.getfixturevalue("make_fake_gpus")
-        monkeypatch.setenv("PYTHONPATH", make(2).env()["PYTHONPATH"])
-        monkeypatch.setenv(DEVICE, "cuda")
-    return str(request.param)
 
 
 @pytest.fixture

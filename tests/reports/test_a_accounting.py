@@ -191,6 +191,7 @@ def test_the_whole_pool_comes_back() -> None:
     assert occupancy(one) == (64, 0, 0, 0, 0)
 
 
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("layout", ["page_first", "layer_first"])
 def test_pages_inserted_over_a_host_only_node_are_adopted(layout: LayoutKind) -> None:
     """A9: an insert over a node on the host alone adopted the request's slots, and then freed them as duplicates."""
@@ -210,6 +211,7 @@ def test_pages_inserted_over_a_host_only_node_are_adopted(layout: LayoutKind) ->
         assert it.cache.host_occupancy().protected == 2, "the host's copies stand, under the same lock"
 
 
+@pytest.mark.usefixtures("memory")
 def test_a_flush_empties_the_host_too() -> None:
     """A12: a flush cleared the tree but not the host's slots, and every later save silently did nothing."""
     with TwoTiers.opened("page_first", CacheConfig(8, host_pages=4, write_policy=WritePolicy.WRITE_THROUGH)) as it:
@@ -235,6 +237,7 @@ def test_an_offload_that_the_host_has_no_room_for_keeps_nothing() -> None:
     assert fingerprint(one.cache) == before
 
 
+@pytest.mark.usefixtures("memory")
 def test_a_restore_that_the_device_has_no_room_for_keeps_nothing() -> None:
     """A15, the other way."""
     with TwoTiers.opened("page_first", THROUGH) as it:

@@ -15,6 +15,8 @@ from radixd.server.cache.results import CopyKind
 from tests.sequences import PAGE, seq
 from tests.two_tiers import TwoTiers
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 LAYOUTS: tuple[LayoutKind, ...] = ("page_first", "layer_first")
 both_layouts = pytest.mark.parametrize("layout", LAYOUTS)
 

@@ -121,6 +121,7 @@ def test_forked_drafts_share_no_page() -> None:
     check_invariants(one.cache)
 
 
+@pytest.mark.usefixtures("memory")
 def test_the_host_is_keyed_as_the_device_is() -> None:
     """E7: one layer keyed by pairs and another by tokens, so that entries were never found, or found wrongly."""
     through = CacheConfig(8, host_pages=8, write_policy=WritePolicy.WRITE_THROUGH, speculative=Speculative.BIGRAM)

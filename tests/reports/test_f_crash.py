@@ -230,6 +230,7 @@ def test_a_flush_under_a_pending_insert_publishes_nothing() -> None:
     assert one.cache.occupancy().free == 4
 
 
+@pytest.mark.usefixtures("memory")
 @both_layouts
 def test_pages_that_a_load_still_fills_are_not_handed_out(layout: LayoutKind) -> None:
     """F1: a restore that was cancelled wrote into pages of the next request."""
@@ -250,6 +251,7 @@ def test_pages_that_a_load_still_fills_are_not_handed_out(layout: LayoutKind) ->
         assert it.scheduler.acquire(seq("Y")).pages.size == 1
 
 
+@pytest.mark.usefixtures("memory")
 @both_layouts
 @pytest.mark.parametrize("end", ["release", "kill", "silence"])
 def test_pages_that_an_offload_still_reads_are_not_handed_out(layout: LayoutKind, end: str) -> None:
@@ -297,6 +299,7 @@ def test_an_offload_that_has_not_begun_when_its_lease_ends_never_does(end: str) 
     check_invariants(one.cache)
 
 
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("errors", [("", ""), ("the device said no", ""), ("", "the device said no")])
 def test_a_lease_that_ends_under_two_copies_is_over_with_the_last(errors: tuple[str, str]) -> None:
     """F7: an aborted request got two completions, of its load and of its store."""
@@ -320,6 +323,7 @@ def test_a_lease_that_ends_under_two_copies_is_over_with_the_last(errors: tuple[
         assert (it.cache.host_occupancy().free, it.cache.host_occupancy().evictable) == (6, 2)
 
 
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("verb", ["demote", "promote", "offload"])
 def test_a_copy_that_ends_after_a_flush_brings_nothing_back(verb: str) -> None:
     """F15: a reset ran while a transfer was in flight; stale entries came back, and pages were freed twice."""
@@ -343,6 +347,7 @@ def test_a_copy_that_ends_after_a_flush_brings_nothing_back(verb: str) -> None:
         check_invariants(it.cache)
 
 
+@pytest.mark.usefixtures("memory")
 def test_an_offload_that_fails_leaves_the_lease_as_it_was() -> None:
     """F16: an offload that never reported its end kept its device blocks for ever."""
     with TwoTiers.opened("page_first", THROUGH) as it:
@@ -364,6 +369,7 @@ def test_an_offload_that_fails_leaves_the_lease_as_it_was() -> None:
         assert it.cache.occupancy().free == 5
 
 
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("ends", ["release", "keep"])
 def test_replies_tell_nothing_of_leases_that_are_over(ends: str) -> None:
     """F7: a lease that is kept waits under the same id, and its last life's copies are none of its business."""
