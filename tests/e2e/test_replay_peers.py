@@ -2,15 +2,28 @@
 
 from pathlib import Path
 
+import pytest
+
 from radixd.server.replay.own_daemon import PoolChoice, own_daemon
 from tests.e2e.test_replay import POOL, replay
+
+pytestmark = pytest.mark.usefixtures("memory")
 
 NO_FAULTS = ("--kill-every", "0", "--reconnects", "0", "--aborts", "0", "--rollbacks", "0", "--preempt", "0")
 
 
-def test_a_cold_pool_imports_what_its_peer_has(folder: Path) -> None:
+def test_a_cold_pool_imports_what_its_peer_has(folder: Path, memory: str) -> None:
     """One pool hears the conversations first; the other two hear them again, the last one without importing."""
-    choice = PoolChoice("tiny", "cpu_async", 64_000, "priority", "page_first", 0, "write_back", keep_state=False)
+    choice = PoolChoice(
+        "tiny",
+        "cuda" if memory == "gpu" else "cpu_async",
+        64_000,
+        "priority",
+        "page_first",
+        0,
+        "write_back",
+        keep_state=False,
+    )
     with own_daemon(choice, ("first", "importing", "isolated")) as daemon:
         flags = ("--target", str(daemon.socket), "--requests", "30", "--schedulers", "1", "--no-decode", *NO_FAULTS)
         (_, first), (status, importing), (_, isolated) = (

@@ -50,6 +50,15 @@ class Allocation:
         """In this process's name."""
         (self.folder / f"{role}.{holder.own_name()}").touch()
 
+    def remember_user(self) -> None:
+        """This process has had it open: whoever owns it cannot know that it has closed it."""
+        (self.folder / f"known-{holder.own_name()}").touch()
+
+    def known_users(self) -> list[str]:
+        """The living ones that have had it open, and may have it still."""
+        names = [path.name.removeprefix("known-") for path in self.folder.glob("known-*")]
+        return [name for name in names if holder.alive(name)]
+
     def drop(self, role: str) -> None:
         """No longer."""
         (self.folder / f"{role}.{holder.own_name()}").unlink()

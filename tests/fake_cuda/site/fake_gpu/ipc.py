@@ -49,6 +49,7 @@ class Ipc:
                 raise Failed(cudaError_t.cudaErrorInvalidDevice)
             device.check()
             allocation.hold("user")
+            allocation.remember_user()
         if device is not current:
             self._space.wrong(f"{call}: the memory is on another device than the current one, {current.ordinal}")
         address = mapping.map_shared(allocation.file, allocation.size)

@@ -64,9 +64,9 @@ class Memory:
         return region
 
     def leaked(self) -> Iterator[str]:
-        """Allocations never freed, on devices that work; but nobody may free what another process has open."""
+        """Allocations never freed, on devices that work. Who knows others to use one leaves it to its process's end."""
         for region in self._space.live:
-            if region.allocation is not None and region.allocation.holders("user"):
+            if region.allocation is not None and region.allocation.known_users():
                 continue
             if region.kind == "device" and region.device is not None and region.device.error is None:
                 yield f"{region.size} bytes of device {region.device.ordinal} were never freed"
