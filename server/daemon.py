@@ -3,23 +3,20 @@
 import asyncio
 import gc
 import logging
-import os
 import resource
-import threading
 import time
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
-from functools import partial
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from radixd.server.allocation import PoolMemoryError, allocate_pools
+from radixd.server.allocation import PoolMemoryError, allocate_unless
 from radixd.server.attach import AttachServer
 from radixd.server.cache.refusal import Reason, Refusal
+from radixd.server.claims import ClaimError, claimed_sockets, claimed_state_dir
 from radixd.server.config import Config
 from radixd.server.copier import Copier
 from radixd.server.gate import Gate, State
 from radixd.server.grpc_server import BindError, GrpcServer
-from radixd.server.lockfile import AlreadyRunning, LockFile
+from radixd.server.lockfile import AlreadyRunning
 from radixd.server.observability.metrics import Metrics
 from radixd.server.pool import Pool
 from radixd.server.rpc import add_services
@@ -75,14 +72,14 @@ class Daemon:
                 if await self._startup(stop, signals):
                     await signals.stop.wait()
                     await self._drain(signals)
-        except (AlreadyRunning, BindError, PoolMemoryError) as error:
+        except (AlreadyRunning, BindError, ClaimError, PoolMemoryError) as error:
             raise StartupError(str(error)) from error
 
     async def _startup(self, stop: AsyncExitStack, signals: StopSignals) -> bool:
         """Bring everything up; False where a signal came first. What must be undone is pushed on `stop`."""
         _raise_descriptor_limit()
-        self._take_sockets(stop)
-        self._take_state_dir(stop)
+        stop.enter_context(claimed_sockets(self._config))
+        stop.enter_context(claimed_state_dir(self._config))
         stop.callback(self._close_pools)
         test = SelfTest(self._registry, self._attach)
         if any(pool.device_kind != "meta" for pool in self._pools.values()):
@@ -158,84 +155,14 @@ class Daemon:
         for pool in self._pools.values():
             await pool.save_everything()
 
-    def _take_sockets(self, stop: AsyncExitStack) -> None:
-        """Lock the sockets' path, then remove what a killed daemon left there. Raises AlreadyRunning."""
-        config = self._config
-        lock = LockFile(config.lock_file, "--socket")
-        try:
-            config.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock.acquire()
-        except OSError as error:
-            raise StartupError(
-                f"cannot use {config.lock_file}: {error.strerror}; give --socket PATH or set XDG_RUNTIME_DIR"
-            ) from error
-        stop.callback(lock.release)
-        for path in (config.socket, config.attach_socket):
-            if path.is_socket():
-                path.unlink()
-            elif os.path.lexists(path):  # a link to nothing too
-                raise StartupError(f"{path} exists and is no socket: remove it, or give another --socket")
-
-    def _take_state_dir(self, stop: AsyncExitStack) -> None:
-        """Lock the state directory, and make what is missing in it. Raises AlreadyRunning."""
-        path = self._config.state_lock_file
-        if path is None:
-            return
-        lock = LockFile(path, "--state-dir")
-        try:
-            for directory in (path.parent, *(pool.host.state_dir for pool in self._config.pools)):
-                if directory is not None:
-                    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock.acquire()
-        except OSError as error:
-            name = error.filename or path
-            raise StartupError(
-                f"cannot use the state directory: {name}: {error.strerror}; give another --state-dir"
-            ) from error
-        stop.callback(lock.release)
-
     async def _allocate(self, signals: StopSignals) -> bool:
-        """Allocate all pools on a thread; False where a signal came first. Raises PoolMemoryError."""
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Mapping[str, PoolMemoryError]] = loop.create_future()
-
-        def work() -> None:
-            try:
-                self._check_memory()
-                failed = allocate_pools(self._pools.values(), self._config.memory_wait_seconds)
-            except Exception as problem:
-                end = partial(outcome.set_exception, problem)
-            else:
-                end = partial(outcome.set_result, failed)
-            with suppress(RuntimeError):  # the loop is closed: a signal came first
-                loop.call_soon_threadsafe(end)
-
-        # Not an executor's thread: nobody waits for this one where the daemon is told to stop.
-        threading.Thread(target=work, name="radixd-allocate", daemon=True).start()
-        stopped = asyncio.create_task(signals.stop.wait())
-        outcome.add_done_callback(lambda _: stopped.cancel())
-        await asyncio.wait({stopped})
-        if not outcome.done():
+        """Get all memory; False where a signal came first. Raises PoolMemoryError where no pool can be served."""
+        failed = await allocate_unless(signals.stop, tuple(self._pools.values()), self._config.memory_wait_seconds)
+        if failed is None:
             return False
-        for name, error in outcome.result().items():
+        for name, error in failed.items():
             lose_pool(self._pools[name], str(error))
         return True
-
-    def _check_memory(self) -> None:
-        """Whether all pools fit together, before the first takes any memory. Raises PoolMemoryError."""
-        try:
-            parts = {name: nbytes for pool in self._pools.values() for name, nbytes in pool.memory_parts().items()}
-        except OSError as error:
-            message = f"cannot use the state directory: {error}; give another --state-dir"
-            raise PoolMemoryError(message) from error
-        if parts:
-            from radixd.gpu_pool.device import DeviceMemoryError
-            from radixd.gpu_pool.host_memory import check_fits
-
-            try:
-                check_fits(parts)
-            except DeviceMemoryError as error:
-                raise PoolMemoryError(str(error)) from error
 
     def _start_web(self, stop: AsyncExitStack) -> None:
         """The status page, health and metrics; before the pools are there, to say that they are not."""
