@@ -70,7 +70,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-Tracing = Literal["off", "otel"]
+TracingKind = Literal["off", "otel"]
 
 DEFAULT_METRICS = Address("127.0.0.1", 9464)
 """The one address that gives way to a free port where it is taken: nobody asked for it."""
@@ -87,7 +87,7 @@ class Config:
     metrics: Address | None = DEFAULT_METRICS
     """Where the status page, health and Prometheus's metrics are; None: nowhere."""
     log_format: LogFormat = "text"
-    tracing: Tracing = "off"
+    tracing: TracingKind = "off"
     """otel: a span for every Batch, exported as OpenTelemetry's environment variables say."""
     drain_seconds: float = 10.0
     """How long SIGTERM waits for calls in flight."""

@@ -15,7 +15,7 @@ from radixd.server.config import (
     Address,
     Config,
     PoolConfig,
-    Tracing,
+    TracingKind,
 )
 from radixd.server.config_pool import DEFAULT_NAME, SIZES, pool_config
 from radixd.server.config_table import ConfigError, Table
@@ -57,7 +57,7 @@ def read_config(
         tcp=root.get("tcp", config_values.address, None),
         metrics=root.get("metrics", config_values.address, metrics),
         log_format=root.choice("log_format", get_args(LogFormat), Config.log_format),
-        tracing=root.choice("tracing", get_args(Tracing), Config.tracing),
+        tracing=root.choice("tracing", get_args(TracingKind), Config.tracing),
         drain_seconds=root.get("drain_seconds", _any_seconds, Config.drain_seconds),
         memory_wait_seconds=root.get("memory_wait_seconds", _any_seconds, Config.memory_wait_seconds),
         state_dir=state_dir,

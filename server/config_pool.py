@@ -17,7 +17,7 @@ from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
 from radixd.server.config_host import host_tier
 from radixd.server.config_table import Table
-from radixd.server.gpu_memory import share_bytes
+from radixd.server.gpu_share import share_bytes
 
 DEFAULT_NAME = "default"
 MAX_DEVICES = 64

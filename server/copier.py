@@ -30,12 +30,14 @@ class Urgency(IntEnum):
 class Copier:
     """Runs work on a thread of its own; the outcome comes back to the loop on which the copier was made."""
 
-    def __init__(self, name: str = "radixd-copier") -> None:
+    def __init__(self, pool: str = "") -> None:
+        """`pool` is whose copies they are, for the log."""
+        self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._queue: PriorityQueue[tuple[Urgency, int, Work, Done]] = PriorityQueue()
         self._serials = count()
         self._open: set[Future[None]] = set()  # begun, and not ended by their device yet
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"copy-{pool}", daemon=True)
         self._thread.start()
 
     def submit(self, work: Work, done: Done, urgency: Urgency = Urgency.AWAITED) -> None:
@@ -85,7 +87,7 @@ class Copier:
     def _report(self, done: Done, problem: BaseException | None) -> None:
         error = ""
         if problem is not None:
-            log.error("a copy failed", exc_info=problem)
+            log.error("pool %s: a copy failed", self._pool, exc_info=problem, extra={"pool": self._pool})
             error = f"{type(problem).__name__}: {problem}"
         try:
             self._loop.call_soon_threadsafe(done, error)

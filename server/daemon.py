@@ -48,7 +48,7 @@ class Daemon:
         self._config = config
         self._epoch = time.time_ns()
         # A copier for each pool: one whose GPU hangs keeps no other waiting.
-        self._copiers = {pool.name: Copier(f"copy-{pool.name}") for pool in config.pools}
+        self._copiers = {pool.name: Copier(pool.name) for pool in config.pools}
         self._pools = {
             pool.name: Pool(pool, config.limits, self._copiers[pool.name], self._epoch) for pool in config.pools
         }

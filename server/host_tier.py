@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from radixd.gpu_pool.layout import Layout
 from radixd.server.cache.results import CopyKind, CopyPlan
 from radixd.server.copier import Copier, Urgency
 from radixd.server.host_journal import HostJournal
@@ -47,6 +48,13 @@ class HostTier:
         self._copying: set[asyncio.Future[None]] = set()
 
     # --- start and end
+
+    def memory_bytes(self) -> int:
+        """Host memory that `allocate` will take: none for what a file on a disk holds. Raises OSError."""
+        from radixd.gpu_pool.host_file import new_memory_bytes
+
+        nbytes = Layout(self._pool.geometry, "page_first", self._cache.config.host_pages).nbytes
+        return nbytes if self._directory is None else new_memory_bytes(self._directory / HOST_PAGES, nbytes)
 
     def allocate(self, memory: "PoolMemory", epoch: int) -> None:
         """Get the memory, and read what a state directory holds. Raises DeviceMemoryError."""

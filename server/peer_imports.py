@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class ImportingPool(ServedPool, Protocol):
     """A pool whose pages can be copied to and from."""
 
-    memory: "PoolMemory | None"
+    @property
+    def memory(self) -> "PoolMemory | None":
+        """None where there is none."""
 
 
 class PeerImports:

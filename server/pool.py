@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -17,15 +16,14 @@ from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
 from radixd.server.copier import Copier
+from radixd.server.device_tier import DeviceTier
 from radixd.server.host_tier import HostTier
 from radixd.server.peer_imports import PeerImports
-from radixd.server.probe import Probe
 from radixd.server.sessions.fault import guarded, lose_pool
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.served_pool import Snapshot
 from radixd.server.sessions.work import Work
 from radixd.server.traffic import Traffic
-from radixd.server.warm_start import HOST_PAGES
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.memory import PoolMemory
@@ -47,59 +45,53 @@ class Pool:
         self.speculative: Speculative = config.speculative
         self.cache = PrefixCache(_cache_config(config, limits))
         self.work = Work()
-        self.memory: PoolMemory | None = None
-        """None until `allocate`, and for ever on the device kind meta."""
         self.broken: str | None = None
         """Why the pool is no longer served; None while it is."""
         self.broken_reason = Reason.BROKEN_INVARIANT
         self.spared = config.device_kind == "cuda"
         """A lost GPU stops its own pools, no others. What any other kind lacks is the operator's mistake."""
         self.traffic = Traffic(config.name, config.copy_deadline_seconds)
-        self._kind = config.device_kind
-        self._gpus = config.gpus
         self._state_dir = config.host.state_dir
-        self._copier = copier
-        self._probe: Probe | None = None
         self._epoch = epoch
+        self._device = DeviceTier(config, copier, self.traffic)
         self.imports = PeerImports(self, copier, self.traffic)
         self.tier = HostTier(self, self._state_dir, copier, self.traffic) if config.host.pages else None
 
     # --- memory
 
-    def memory_parts(self) -> Mapping[str, int]:
-        """Host memory that `allocate` will take, in bytes, by name."""
-        if self._kind == "meta":
-            return {}
-        parts = {f"pool {self.name}": self.layout.nbytes * self.devices} if self._kind != "cuda" else {}
-        if self.tier is not None:
-            from radixd.gpu_pool.host_file import new_memory_bytes
+    @property
+    def memory(self) -> "PoolMemory | None":
+        """The device tier's: None until `allocate`, after the end, and always on the device kind meta."""
+        return self._device.memory
 
-            nbytes = Layout(self.geometry, "page_first", self.cache.config.host_pages).nbytes
-            if self._state_dir is not None:
-                nbytes = new_memory_bytes(self._state_dir / HOST_PAGES, nbytes)
-            parts[f"host tier of pool {self.name}"] = nbytes
+    def memory_parts(self) -> Mapping[str, int]:
+        """Host memory that `allocate` will take, in bytes, by name. Raises OSError."""
+        parts = {}
+        if self.device_kind not in ("cuda", "meta"):
+            parts[f"pool {self.name}"] = self.layout.nbytes * self.devices
+        if self.tier is not None and self.device_kind != "meta":
+            parts[f"host tier of pool {self.name}"] = self.tier.memory_bytes()
         return parts
 
     def allocate(self) -> None:
         """Get the memory: seconds for a large pool, so not on the loop. Raises PoolMemoryError, and holds none then."""
-        if self._kind == "meta":
-            log.info(
-                "pool %s: %d pages without memory (meta)", self.name, self.layout.num_pages, extra={"pool": self.name}
-            )
+        ids = {"pool": self.name}
+        if self.device_kind == "meta":
+            log.info("pool %s: %d pages without memory (meta)", self.name, self.layout.num_pages, extra=ids)
             return
         # Torch takes seconds to import: a daemon without memory does without it, one with memory is reachable first.
         from radixd.gpu_pool.device import DeviceFull, DeviceMemoryError
 
-        size = f"{byte_text(self.layout.nbytes)} on {self.devices} x {self._kind}"
+        size = f"{byte_text(self.layout.nbytes)} on {self.devices} x {self.device_kind}"
         if self.tier is not None:
             host_bytes = self.cache.config.host_pages * self.geometry.bytes_per_page
             size += f", {byte_text(host_bytes)} in {self._state_dir or 'host memory'}"
-        log.info("pool %s: allocating %s", self.name, size, extra={"pool": self.name})
+        log.info("pool %s: allocating %s", self.name, size, extra=ids)
         start = time.monotonic()
         try:
-            memory = self._allocate_devices()
             with ExitStack() as undo:
-                undo.callback(memory.close)
+                memory = self._device.allocate()
+                undo.callback(self._device.close)
                 if self.tier is not None:
                     self.tier.allocate(memory, self._epoch)
                 undo.pop_all()
@@ -107,41 +99,7 @@ class Pool:
             raise PoolMemoryError(f"pool {self.name}: {error}", may_pass=isinstance(error, DeviceFull)) from error
         except ImportError as error:
             raise PoolMemoryError(f"pool {self.name}: {error}") from error
-        self.memory = memory
-        if self._kind == "cuda":
-            self._probe = Probe(self.name, self._ask_gpus, self._copier, self.traffic.deadline_seconds)
-        log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start, extra={"pool": self.name})
-
-    def _allocate_devices(self) -> "PoolMemory":
-        from radixd.gpu_pool.memory import PoolMemory
-
-        if self._kind != "cuda":
-            return PoolMemory.allocate(self.layout, self._kind, self.devices, name=f"radixd-{self.name}")
-        from radixd.gpu_pool.cuda.gpu import find_gpus
-
-        gpus = find_gpus(self._gpus, self.devices)
-        log.info("pool %s: on %s", self.name, ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in gpus))
-        return PoolMemory.on_gpus(self.layout, gpus)
-
-    # --- what may be the matter
-
-    @property
-    def trouble(self) -> str:
-        """What is the matter with the pool; "" where nothing is."""
-        if self.broken is None and self._probe is not None and self._probe.silent:
-            return "its GPUs do not answer"
-        return self.broken or ""
-
-    def _ask_gpus(self) -> Future[None]:
-        """On the copier's thread."""
-        assert self.memory is not None
-        return self.memory.copy_async(lambda views: [])
-
-    def _look_after_memory(self) -> None:
-        if self._probe is not None:
-            self._probe.tick()
-        if self.memory is not None and self.memory.lost is not None:
-            lose_pool(self, self.memory.lost)
+        log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start, extra=ids)
 
     def adopt(self) -> None:
         """Take over the host pages that `allocate` has found. On the loop, before any session."""
@@ -150,39 +108,37 @@ class Pool:
 
     def close(self) -> None:
         """Give up the memory, which no other process has open."""
-        if self.memory is not None:
-            self.memory.close()
-            self.memory = None
+        self._device.close()
         if self.tier is not None:
             self.tier.close()
 
     def leave(self) -> None:
         """As `close`, while processes that have the memory open keep it until they end or unmap it."""
-        if self.memory is not None:
-            self.memory.leave()
-            self.memory = None
+        self._device.leave()
         self.close()
+
+    @property
+    def trouble(self) -> str:
+        """What is the matter with the pool; "" where nothing is."""
+        if self.broken is None and self._device.silent:
+            return "its GPUs do not answer"
+        return self.broken or ""
+
+    def _look_after_memory(self) -> None:
+        if self._device.lost is not None:
+            lose_pool(self, self._device.lost)
 
     # --- copies
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
-        """Move the plan's tokens on the copier thread; then `done("")`, or `done(error)`, on the loop."""
+        """See ServedPool."""
 
         def ended(error: str) -> None:
             if error:
                 self._look_after_memory()
-            self.traffic.end(plan.copy_id, error)
             done(error)
 
-        self.traffic.begin(plan.copy_id, "move", len(plan.sources) * self.geometry.bytes_per_token * self.devices)
-        self._copier.submit(lambda: self._move(plan), ended)
-
-    def _move(self, plan: MovePlan) -> Future[None] | None:
-        if self.memory is None:
-            return None
-        from radixd.gpu_pool.move import move_tokens
-
-        return move_tokens(self.memory, plan.sources, plan.destinations)
+        self._device.run_move(plan, ended)
 
     def turn(self) -> None:
         """See ServedPool."""
@@ -198,6 +154,7 @@ class Pool:
 
     def tick(self) -> None:
         """Time has passed."""
+        self._device.tick()
         self._look_after_memory()
         if self.broken is None:
             with guarded(self, "ticking"):

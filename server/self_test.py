@@ -55,7 +55,8 @@ class SelfTest:
             trouble = f"a process that attaches has not answered for {PATIENCE_SECONDS:g} s"
         finally:
             self._registry.close(session.id, session.secret, self._registry.epoch, completed=0)
-        log.info("pool %s: self-test: %s, %.2f s", pool.name, trouble or "well", time.monotonic() - begun)
+        seconds, ids = time.monotonic() - begun, {"pool": pool.name}
+        log.info("pool %s: self-test: %s, %.2f s", pool.name, trouble or "well", seconds, extra=ids)
         return trouble
 
     async def stop(self) -> None:

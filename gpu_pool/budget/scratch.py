@@ -7,6 +7,9 @@ from radixd.gpu_pool.budget import BudgetError
 TOPK = 2_048
 """GLM-5.3's and DeepSeek-V3.2's index_topk."""
 
+BATCHED_TOKENS = 8_192
+"""max_num_batched_tokens of an engine of which nothing is said."""
+
 LOGITS_ITEMSIZE = 4
 LOGITS_COLUMN_ALIGNMENT = 256
 """DeepGEMM pads a row of fp32 logits to 1,024 bytes."""

@@ -7,12 +7,11 @@ from radixd.gpu_pool.budget.admission import admit
 from radixd.gpu_pool.budget.context import Context, Hit
 from radixd.gpu_pool.budget.node import Node
 from radixd.gpu_pool.budget.plan import Model, Plan, PoolSize, Scratch
-from radixd.gpu_pool.budget.scratch import logits_workspace, topk_indices_bytes
+from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_workspace, topk_indices_bytes
 from radixd.server.cli import plan_values
 from radixd.server.config_table import Table
 
 CONTEXTS = (2**13, 2**17, 2**19, 2**20)
-BATCHED_TOKENS = 8_192
 GPUS = 8
 MAX_COUNT = 2**20
 

@@ -57,7 +57,7 @@ class SessionRegistry(Generic[PoolT]):
     def open(self, opening: Opening) -> ServedSession:
         """A new session, or the live one that the same nonce opened.
 
-        Refuses: BAD_FIELD, NO_POOL, GEOMETRY_MISMATCH, BROKEN_INVARIANT.
+        Refuses: BAD_FIELD, NO_POOL, GEOMETRY_MISMATCH, BROKEN_INVARIANT, DEVICE_LOST.
         """
         earlier = self._nonces.get(opening.nonce)
         if earlier is not None:
@@ -115,7 +115,7 @@ class SessionRegistry(Generic[PoolT]):
     def attach(self, session_id: int, secret: bytes, holder: Holder) -> PoolT:
         """Counts `holder` among the session's processes, before it is given memory.
 
-        Refuses: NO_SESSION, BAD_SECRET, BROKEN_INVARIANT.
+        Refuses: NO_SESSION, BAD_SECRET, BROKEN_INVARIANT, DEVICE_LOST.
         """
         session = self._authentic(self._live.get(session_id), session_id, secret)
         check_served(session.pool)

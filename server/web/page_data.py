@@ -1,4 +1,4 @@
-"""A snapshot as the page's script reads it. Runs on the web thread."""
+"""A reading as the page's script reads it. Runs on the web thread."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from radixd.server.cache.page_map import PageMap, PageState
 from radixd.server.cache.survey import PrefixRow
 from radixd.server.plain_message import plain
-from radixd.server.web.snapshot import Snapshot
+from radixd.server.web.pool_reading import PoolReading
 
 TOP_PREFIXES = 20
 BROKEN_LENGTH = 2_000
@@ -19,24 +19,24 @@ STATES = {state.name.lower(): state.value for state in PageState}
 """What the bytes of a map mean."""
 
 
-def pool_data(snapshot: Snapshot) -> dict[str, object]:
+def pool_data(reading: PoolReading) -> dict[str, object]:
     """JSON's values. What a client chose is in it as it is: the page writes text, never markup."""
-    page_size = snapshot.occupancy.page_size
+    page_size = reading.occupancy.page_size
     return {
-        "occupancy": plain(snapshot.occupancy),
-        "maps": _maps(snapshot.page_map),
+        "occupancy": plain(reading.occupancy),
+        "maps": _maps(reading.page_map),
         "prefixes": {
-            "by_hits": _top(snapshot.nodes, page_size, lambda row: (row.hits, row.device_pages + row.host_pages)),
-            "by_pages": _top(snapshot.nodes, page_size, lambda row: (row.device_pages + row.host_pages, row.hits)),
-            "surveyed": len(snapshot.nodes),
+            "by_hits": _top(reading.nodes, page_size, lambda row: (row.hits, row.device_pages + row.host_pages)),
+            "by_pages": _top(reading.nodes, page_size, lambda row: (row.device_pages + row.host_pages, row.hits)),
+            "surveyed": len(reading.nodes),
         },
-        "hit_lengths": snapshot.hit_lengths,
-        "sessions": [plain(session) for session in snapshot.sessions],
-        "session_count": snapshot.session_count,
-        "leases": [row._asdict() for row in snapshot.leases],
-        "broken": snapshot.broken[:BROKEN_LENGTH] if snapshot.broken is not None else None,
-        "copies": {"in_flight": snapshot.copies_in_flight, "overdue": snapshot.copies_overdue},
-        "loop_ms": round(1000 * snapshot.loop_seconds, 3),
+        "hit_lengths": reading.hit_lengths,
+        "sessions": [plain(session) for session in reading.sessions],
+        "session_count": reading.session_count,
+        "leases": [row._asdict() for row in reading.leases],
+        "broken": reading.broken[:BROKEN_LENGTH] if reading.broken is not None else None,
+        "copies": {"in_flight": reading.copies_in_flight, "overdue": reading.copies_overdue},
+        "loop_ms": round(1000 * reading.loop_seconds, 3),
     }
 
 

@@ -12,7 +12,7 @@ from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.web.health import unready
 from radixd.server.web.loop_reader import LoopReader
 from radixd.server.web.page_data import pool_data
-from radixd.server.web.snapshot import read_pool
+from radixd.server.web.pool_reading import read_pool
 
 SHARED_SECONDS = 0.5
 """Whoever asks within this time gets the same answer: many viewers cost the loop what one does."""

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from radixd.gpu_pool.budget.scratch import logits_budget, scratch_bytes
+from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_budget, scratch_bytes
 from radixd.server.config import PoolConfig
 from radixd.server.config_file import read_config
 from radixd.server.config_table import ConfigError
-from radixd.server.gpu_memory import BATCHED_TOKENS, CONTEXT
+from radixd.server.gpu_share import CONTEXT
 from tests.fake_cuda.control import FakeGpus
 from tests.fake_cuda.plugin import MakeFakeGpus
 

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS = 5.0
 
 
-class Probe:
+class GpuWatch:
     """Belongs to the loop. Silence only makes a pool conspicuous: what it was asked to do may still happen."""
 
     def __init__(
@@ -26,6 +26,7 @@ class Probe:
         self.silent = False
         """The last question has been open for longer than the deadline."""
         self._pool = pool
+        self._ids = {"pool": pool}
         self._ask = ask
         self._copier = copier
         self._deadline_seconds = deadline_seconds
@@ -39,7 +40,7 @@ class Probe:
         if self._open:
             if elapsed > self._deadline_seconds and not self.silent:
                 self.silent = True
-                log.error("pool %s: its GPUs have not answered for %.0f s", self._pool, elapsed)
+                log.error("pool %s: its GPUs have not answered for %.0f s", self._pool, elapsed, extra=self._ids)
         elif elapsed >= PERIOD_SECONDS:
             self._open, self._asked = True, self._clock()
             self._copier.submit(self._ask, self._answered)
@@ -49,4 +50,5 @@ class Probe:
         self._open = False
         if self.silent:
             self.silent = False
-            log.warning("pool %s: its GPUs answer again, after %.0f s", self._pool, self._clock() - self._asked)
+            elapsed = self._clock() - self._asked
+            log.warning("pool %s: its GPUs answer again, after %.0f s", self._pool, elapsed, extra=self._ids)

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 
 from radixd.gpu_pool.budget.capacity import pool_bytes
-from radixd.gpu_pool.budget.scratch import logits_budget, scratch_bytes
-
-BATCHED_TOKENS = 8_192
-"""max_num_batched_tokens of the engine that scratch is left for, unless the configuration says how much to leave."""
+from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_budget, scratch_bytes
 
 CONTEXT = 1_048_576
-"""Its longest request."""
+"""The longest request of the engine that scratch is left for, unless the configuration says how much to leave."""
 
 
 def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) -> int:

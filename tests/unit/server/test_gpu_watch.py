@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from radixd.server.copier import Copier
-from radixd.server.probe import PERIOD_SECONDS, Probe
+from radixd.server.gpu_watch import PERIOD_SECONDS, GpuWatch
 
 
 async def settled(copier: Copier) -> None:
@@ -25,27 +25,27 @@ async def test_silence_beyond_the_deadline_is_told_once_and_forgiven(caplog: pyt
         asked.append(Future())
         return asked[-1]
 
-    probe = Probe("a", ask, copier, deadline_seconds=30.0, clock=lambda: now)
-    probe.tick()
+    watch = GpuWatch("a", ask, copier, deadline_seconds=30.0, clock=lambda: now)
+    watch.tick()
     await settled(copier)
     assert not asked
     now += PERIOD_SECONDS
-    probe.tick()
-    probe.tick()
+    watch.tick()
+    watch.tick()
     await settled(copier)
     assert len(asked) == 1
     now += 30.0
-    probe.tick()
-    assert not probe.silent
+    watch.tick()
+    assert not watch.silent
     now += 1.0
-    probe.tick()
-    probe.tick()
-    assert probe.silent
+    watch.tick()
+    watch.tick()
+    assert watch.silent
     assert [record.getMessage() for record in caplog.records] == ["pool a: its GPUs have not answered for 31 s"]
     asked[0].set_exception(OSError("gone"))  # also an answer
     await settled(copier)
-    assert not probe.silent
-    probe.tick()
+    assert not watch.silent
+    watch.tick()
     await settled(copier)
     assert len(asked) == 2
     asked[1].set_result(None)

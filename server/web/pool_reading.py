@@ -18,7 +18,7 @@ MAX_MAP_PAGES = 2**22
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PoolReading:
     """A pool at one moment; nothing in it changes any more."""
 
     occupancy: admin_pb2.PoolOccupancy
@@ -36,14 +36,14 @@ class Snapshot:
     """How long the loop was held up for it."""
 
 
-def read_pool(pool: Pool, registry: SessionRegistry[Pool]) -> Snapshot:
+def read_pool(pool: Pool, registry: SessionRegistry[Pool]) -> PoolReading:
     """On the loop. Its cost is bounded: a copy of a byte a page, and limited numbers of nodes, leases and sessions."""
     start = time.perf_counter()
     cache = pool.cache
     lengths = cache.counters.hit_length
     sessions = [session for session in registry if session.pool is pool]
     drawn = max(cache.config.pages, cache.config.host_pages) <= MAX_MAP_PAGES
-    return Snapshot(
+    return PoolReading(
         occupancy=pool_occupancy(pool, sessions),
         sessions=[session_info(session) for session in islice(sessions, MAX_SESSIONS)],
         session_count=len(sessions),

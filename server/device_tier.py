@@ -1,0 +1,108 @@
+"""A pool's device tier: its memory, whether that still answers, and moves within it."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from radixd.server.cache.results import MovePlan
+from radixd.server.config import PoolConfig
+from radixd.server.copier import Copier
+from radixd.server.gpu_watch import GpuWatch
+from radixd.server.traffic import Traffic
+
+if TYPE_CHECKING:
+    from radixd.gpu_pool.memory import PoolMemory
+
+log = logging.getLogger(__name__)
+
+
+class DeviceTier:
+    """Everything but `allocate`, `close`, `leave` and the copier's work belongs to the loop."""
+
+    def __init__(self, config: PoolConfig, copier: Copier, traffic: Traffic) -> None:
+        self.memory: PoolMemory | None = None
+        self._config = config
+        self._copier = copier
+        self._traffic = traffic
+        self._watch: GpuWatch | None = None
+
+    # --- start and end
+
+    def allocate(self) -> "PoolMemory":
+        """Get the memory. Raises DeviceMemoryError, and ImportError where the extra `cuda` is missing."""
+        self.memory = self._allocated()
+        if self._config.device_kind == "cuda":
+            self._watch = GpuWatch(self._config.name, self._ask, self._copier, self._traffic.deadline_seconds)
+        return self.memory
+
+    def _allocated(self) -> "PoolMemory":
+        from radixd.gpu_pool.memory import PoolMemory
+
+        name, kind, devices = self._config.name, self._config.device_kind, self._config.devices
+        if kind != "cuda":
+            return PoolMemory.allocate(self._config.layout, kind, devices, name=f"radixd-{name}")
+        from radixd.gpu_pool.cuda.gpu import find_gpus
+
+        gpus = find_gpus(self._config.gpus, devices)
+        listed = ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in gpus)
+        log.info("pool %s: on %s", name, listed, extra={"pool": name})
+        return PoolMemory.on_gpus(self._config.layout, gpus)
+
+    def close(self) -> None:
+        """Give up the memory, which no other process has open."""
+        if self.memory is not None:
+            self.memory.close()
+            self._forget()
+
+    def leave(self) -> None:
+        """As `close`, while processes that have the memory open keep it until they end or unmap it."""
+        if self.memory is not None:
+            self.memory.leave()
+            self._forget()
+
+    def _forget(self) -> None:
+        self.memory = self._watch = None
+
+    # --- whether it is still there
+
+    @property
+    def lost(self) -> str | None:
+        """Why no copy of it means anything any more; None where that is not so."""
+        return self.memory.lost if self.memory is not None else None
+
+    @property
+    def silent(self) -> bool:
+        """Whether its GPUs have left a question open for longer than a copy may take."""
+        return self._watch is not None and self._watch.silent
+
+    def tick(self) -> None:
+        """Time has passed."""
+        if self._watch is not None:
+            self._watch.tick()
+
+    def _ask(self) -> Future[None]:
+        """On the copier's thread."""
+        assert self.memory is not None
+        return self.memory.copy_async(lambda views: [])
+
+    # --- moves
+
+    def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
+        """Move the plan's tokens on the copier's thread; then `done("")`, or `done(error)`, on the loop."""
+
+        def ended(error: str) -> None:
+            self._traffic.end(plan.copy_id, error)
+            done(error)
+
+        nbytes = len(plan.sources) * self._config.layout.geometry.bytes_per_token * self._config.devices
+        self._traffic.begin(plan.copy_id, "move", nbytes)
+        self._copier.submit(lambda: self._move(plan), ended)
+
+    def _move(self, plan: MovePlan) -> Future[None] | None:
+        """On the copier's thread."""
+        if self.memory is None:
+            return None  # a pool without memory
+        from radixd.gpu_pool.move import move_tokens
+
+        return move_tokens(self.memory, plan.sources, plan.destinations)
