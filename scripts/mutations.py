@@ -61,7 +61,7 @@ MUTATIONS = (
     ),
     Mutation(
         "publish before the step has written",
-        "server/cache/prefix_cache.py",
+        "server/cache/insertion.py",
         "        if after_step <= session.fence.completed:\n",
         "        if after_step <= session.fence.launched:\n",
         f"{CACHE}/test_lease.py::test_pages_are_matchable_once_their_step_has_completed",
@@ -111,9 +111,9 @@ MUTATIONS = (
     ),
     Mutation(
         "free patched-out pages before the patch is acknowledged",
-        "server/cache/prefix_cache.py",
+        "server/cache/insertion.py",
         "            session.superseded.append(Superseded(lease, published.replaced))\n",
-        "            self.endings.retire(session, published.replaced)\n",
+        "            session.superseded.append(Superseded(lease, published.replaced, 0))\n",
         f"{REPORTS}/test_a_accounting.py::test_the_loser_of_a_race_reads_canonical_pages",
     ),
     Mutation(
@@ -167,7 +167,7 @@ MUTATIONS = (
     ),
     Mutation(
         "let a dead writer's pages be published",
-        "server/cache/prefix_cache.py",
+        "server/cache/session.py",
         "                lease.barred = True\n",
         "                lease.barred = False\n",
         f"{REPORTS}/test_f_crash.py::test_a_dead_writer_publishes_nothing_more",
@@ -216,9 +216,9 @@ MUTATIONS = (
     ),
     Mutation(
         "refresh only whole nodes on a hit",
-        "server/cache/prefix_cache.py",
-        "            self.tree.touch(walk.partial or walk.node)\n",
-        "            self.tree.touch(walk.node)\n",
+        "server/cache/matching.py",
+        "                self._tree.touch(walk.partial or walk.node)\n",
+        "                self._tree.touch(walk.node)\n",
         f"{REPORTS}/test_c_eviction.py::test_a_hit_in_the_middle_of_a_run_refreshes_it",
     ),
     Mutation(
@@ -265,14 +265,14 @@ MUTATIONS = (
     ),
     Mutation(
         "leave a load without a lock of its own",
-        "server/cache/promotion.py",
+        "server/cache/loading.py",
         "        self._residence.lock(load.anchor)  # the copy's own lock: leases may go before it ends\n",
         "",
         f"{REPORTS}/test_f_crash.py::test_pages_that_a_load_still_fills_are_not_handed_out",
     ),
     Mutation(
         "give a failed load's pages to everybody who waits",
-        "server/cache/promotion.py",
+        "server/cache/loading.py",
         "            pages = pages[len(own) :]\n",
         "",
         f"{TIERS}::test_joining_a_load_reserves_what_its_failure_would_cost",
@@ -364,7 +364,7 @@ MUTATIONS = (
     ),
     Mutation(
         "adopt a shared prefix twice",
-        "server/cache/prefix_cache.py",
+        "server/cache/adoption.py",
         "host_pages[walk.pages :].copy()\n",
         "host_pages[: len(host_pages) - walk.pages].copy()\n",
         f"{TIERS}::test_adopted_paths_share_their_prefix_and_give_back_what_is_left_over",

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TypeVar
 
-import numpy as np
-
 from radixd.server.cache.acquisition import Acquisition
 from radixd.server.cache.admission import Admission
+from radixd.server.cache.adoption import adopt
 from radixd.server.cache.checks import (
     check_after_step,
     check_arrived,
@@ -22,7 +21,7 @@ from radixd.server.cache.checks import (
     check_state,
     pages_for,
 )
-from radixd.server.cache.config import CacheConfig, WritePolicy
+from radixd.server.cache.config import CacheConfig
 from radixd.server.cache.copies import Copies
 from radixd.server.cache.counters import Counters
 from radixd.server.cache.demotion import Demoter
@@ -30,13 +29,14 @@ from radixd.server.cache.ending import Endings
 from radixd.server.cache.host_log import Kept, Lost
 from radixd.server.cache.host_space import HostSpace
 from radixd.server.cache.importing import Importer
+from radixd.server.cache.insertion import Insertion
 from radixd.server.cache.lease import Lease, LeaseState
-from radixd.server.cache.ledger import Owner
 from radixd.server.cache.lending import Lender
 from radixd.server.cache.loading import Loads
 from radixd.server.cache.matching import Matcher
 from radixd.server.cache.moves import Moves
 from radixd.server.cache.namespace import Namespace
+from radixd.server.cache.occupancy import device_occupancy, host_occupancy
 from radixd.server.cache.preemption import Preemption
 from radixd.server.cache.promotion import Promoter
 from radixd.server.cache.publication import Publisher
@@ -60,9 +60,8 @@ from radixd.server.cache.results import (
     Publication,
     ReleaseResult,
     Saved,
-    TablePatch,
 )
-from radixd.server.cache.session import Dedup, Session, Superseded
+from radixd.server.cache.session import Dedup, Session
 from radixd.server.cache.step import StepMark
 from radixd.server.cache.tier import Tier
 from radixd.server.cache.tokens import TokenBuffer, count_tokens
@@ -102,6 +101,7 @@ class PrefixCache:
         self._preemption = Preemption(residence, self.ledger, host, admission, copies, counters, self.sessions, size)
         self.endings = Endings(residence, self.ledger, admission, self._preemption, size)
         self._publisher = Publisher(tree, residence, admission, size, config.speculative)
+        self._insertion = Insertion(config, self._publisher, self._demoter, counters, clock)
         self._moves = Moves(copies, size, config.max_move_pairs)
         self._acquisition = Acquisition(
             config,
@@ -172,13 +172,7 @@ class PrefixCache:
 
         Returns how many leases have such pages.
         """
-        session, barred = self.session(session_id), 0
-        for lease in (*session.leases.values(), *session.closing):
-            if lease.active and lease.table.length * self.config.page_size > lease.published:
-                lease.barred = True
-                lease.pending = lease.published
-                barred += 1
-        return barred
+        return self.session(session_id).bar_writers(self.config.page_size)
 
     def end_session(self, session_id: int, *, proved_gone: bool) -> int:
         """Ends a session at once and for good. Returns pages left retired until prove_gone."""
@@ -317,35 +311,7 @@ class PrefixCache:
 
         lease.tokens.append(tokens)
         lease.written = max(lease.written, written)
-        if after_step <= session.fence.completed:
-            patches = self._publish(session, lease, written)
-            session.carry_patches()
-            return InsertResult(lease.published, False, patches)
-        # What is known now decides how far: tokens may be given up and others appended before the step has completed.
-        reach = self._publisher.reach(lease, written)
-        lease.pending = max(lease.pending, reach)
-        session.fence.after(after_step, lambda: self._publish_later(session, lease, reach))
-        return InsertResult(lease.published, True, ())
-
-    def _publish(self, session: Session, lease: Lease, written: int) -> tuple[TablePatch, ...]:
-        """Publishes now; pages patched out wait until the reply that carries the patch is acknowledged."""
-        # No reply will carry a patch to an ended lease: it keeps its duplicates, and gives them up with the rest.
-        dedup = Dedup.KEEP if lease.ended else session.dedup
-        before = lease.published
-        published = self._publisher.publish(lease, written, dedup, self._clock())
-        grown = (lease.published - before) // self.config.page_size
-        self.counters.inserted_pages += published.adopted
-        self.counters.duplicate_pages += grown - published.adopted
-        if grown and self.config.write_policy is WritePolicy.WRITE_THROUGH and lease.anchor is not None:
-            self._demoter.save_path(lease.anchor, min_hits=0)
-        if len(published.replaced):
-            session.superseded.append(Superseded(lease, published.replaced))
-        return published.patches
-
-    def _publish_later(self, session: Session, lease: Lease, written: int) -> None:
-        patches = self._publish(session, lease, written)
-        if not lease.ended:
-            session.publications.append(Publication(lease.lease_id, lease.published, patches))
+        return self._insertion.insert(session, lease, written, after_step)
 
     # --- giving up
 
@@ -396,7 +362,9 @@ class PrefixCache:
         size, inserted = self.config.page_size, self.counters.inserted_pages
         own = lease.table.own_count() + len(superseded)
         first = max(self._publisher.reach(lease, publish_to), lease.pending) // size
-        self.endings.end_lease(session, lease, first, after_step, lambda: self._publish(session, lease, publish_to))
+        self.endings.end_lease(
+            session, lease, first, after_step, lambda: self._insertion.publish(session, lease, publish_to)
+        )
         if lease in session.closing:
             unpublished = first * size > lease.published
             lease.tokens.shrink(first * size + self.config.speculative.lookahead if unpublished else 0)
@@ -461,15 +429,7 @@ class PrefixCache:
         A path is a namespace, the key elements from the root on, and the host page of each of their pages. Where two
         paths share a prefix, the first one's pages count.
         """
-        ledger, width = self.host.ledger, self.tree.page_bytes
-        everything = ledger.lease(ledger.free)
-        for namespace, key, host_pages in paths:
-            walk = self.tree.overlap(self.tree.root(namespace), key)
-            node, new = self.tree.cut(walk), host_pages[walk.pages :].copy()
-            if len(new):
-                self.residence.give_host(self.tree.append(node, key[walk.pages * width :]), new)
-        ledger.release(np.setdiff1d(everything, ledger.owned_by(Owner.CACHED)).astype(np.int32), Owner.LEASED)
-        return ledger.cached
+        return adopt(self.tree, self.residence, self.host, paths)
 
     # --- operators
 
@@ -495,31 +455,12 @@ class PrefixCache:
 
     def occupancy(self, session_id: int | None = None) -> Occupancy:
         """The ledger now, as one session, or (None) nobody, sees it."""
-        retired_mine = reserved_mine = 0
-        if session_id in self.sessions:
-            retired_mine = self.sessions[session_id].retired_pages
-            reserved_mine = self.admission.reserved_by[session_id]
-        reserved_others = self.admission.reserved - reserved_mine
-        free, evictable = self.ledger.free, self.device.evictable
-        return Occupancy(
-            total=self.ledger.total,
-            free=free,
-            evictable=evictable,
-            protected=self.device.protected,
-            leased=self.ledger.leased,
-            retired=self.ledger.retired,
-            retired_mine=retired_mine,
-            in_copy=self.copies.pages,
-            reserved_mine=reserved_mine,
-            reserved_others=reserved_others,
-            available=max(0, free + evictable - reserved_others),
-            max_fit=self.admission.max_fit,
-        )
+        viewer = None if session_id is None else self.sessions.get(session_id)
+        return device_occupancy(self.device, self.admission, self.copies, viewer)
 
     def host_occupancy(self) -> HostOccupancy:
         """The host tier's ledger now."""
-        ledger = self.host.ledger
-        return HostOccupancy(ledger.total, ledger.free, self.host.evictable, self.host.protected, ledger.leased)
+        return host_occupancy(self.host)
 
     def _count_end(self, lease: Lease) -> None:
         if lease.state is not LeaseState.WAITING:

@@ -73,6 +73,16 @@ class Session:
         self.arrivals = [it for it in self.arrivals if it.lease_id != lease_id]
         self.saved = [it for it in self.saved if it.lease_id != lease_id]
 
+    def bar_writers(self, page_size: int) -> int:
+        """See PrefixCache.bar_writers."""
+        barred = 0
+        for lease in (*self.leases.values(), *self.closing):
+            if lease.active and lease.table.length * page_size > lease.published:
+                lease.barred = True
+                lease.pending = lease.published
+                barred += 1
+        return barred
+
     def carry_patches(self) -> None:
         """The reply to the Batch at hand carries every patch so far."""
         for it in self.superseded:
