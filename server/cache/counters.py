@@ -19,7 +19,6 @@ class Counters:
     duplicate_pages: int = 0  # published while the tree held the same tokens already
     evicted_pages: int = 0
     flushed_pages: int = 0
-    expired_priorities: int = 0
     host_hit_tokens: int = 0  # of hit_tokens, those that came, or were to come, from the host
     demoted_pages: int = 0  # left the device for the host
     demote_skipped_busy: int = 0  # not copied: too many pages under copies

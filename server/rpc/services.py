@@ -16,8 +16,6 @@ from radixd.server.sessions.registry import PoolT, SessionRegistry
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-SERVICE_NAMES = ("radixd.v1.Cache", "radixd.v1.Sessions", "radixd.v1.Admin")
-
 
 def add_services(
     server: grpc.aio.Server,
