@@ -66,7 +66,7 @@ class HostTier:
             self._host = HostPool.anonymous(geometry, pages, f"radixd-{self._pool.name}-host")
         else:
             self._host = HostPool.in_file(geometry, pages, self._directory / HOST_PAGES)
-            self._recovered = read_state(self._directory, self._host, self._cache, epoch)
+            self._recovered = read_state(self._pool.name, self._directory, self._host, self._cache, epoch)
         try:
             memory.pin(self._host)
         except BaseException:

@@ -35,7 +35,7 @@ HOST_PAGES = "host.pages"
 """The data file's name in a pool's state directory."""
 
 
-def read_state(directory: Path, host: "HostPool", cache: PrefixCache, epoch: int) -> Recovered:
+def read_state(pool: str, directory: Path, host: "HostPool", cache: PrefixCache, epoch: int) -> Recovered:
     """What of the host pages in `directory` may be adopted. Blocks: every page is verified."""
     geometry = host.layout.geometry
     wanted = Header(
@@ -47,10 +47,10 @@ def read_state(directory: Path, host: "HostPool", cache: PrefixCache, epoch: int
         element_bytes=cache.config.speculative.element_bytes,
         epoch=epoch,
     )
-    return recover(directory, wanted, host.checksums, _progress(directory))
+    return recover(directory, wanted, host.checksums, _progress(pool, directory))
 
 
-def _progress(directory: Path) -> Callable[[int, int], None]:
+def _progress(pool: str, directory: Path) -> Callable[[int, int], None]:
     """Logs now and then how far the verification of many pages has come."""
     told = time.monotonic()
 
@@ -58,7 +58,8 @@ def _progress(directory: Path) -> Callable[[int, int], None]:
         nonlocal told
         if time.monotonic() - told > PROGRESS_SECONDS:
             told = time.monotonic()
-            log.info("verifying host pages in %s: %d of %d", directory, done, total)
+            text = "pool %s: verifying host pages in %s: %d of %d"
+            log.info(text, pool, directory, done, total, extra={"pool": pool})
 
     return tell
 

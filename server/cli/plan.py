@@ -95,4 +95,4 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--hit", metavar="N", help="a cached prefix of the longest context: what does it save?")
     group.add_argument("--max-batched-tokens", metavar="N", help="of one forward pass (default: 8192)")
     group.add_argument("--drafts", metavar="N", help="speculative tokens a request and step (default: 0)")
-    group.add_argument("--gpus", metavar="N", help="of the node (default: 8)")
+    group.add_argument("--node-gpus", metavar="N", help="GPUs of the node (default: 8)")

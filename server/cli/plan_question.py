@@ -12,10 +12,10 @@ from radixd.server.cli import plan_values
 from radixd.server.config_table import Table
 
 CONTEXTS = (2**13, 2**17, 2**19, 2**20)
-GPUS = 8
+NODE_GPUS = 8
 MAX_COUNT = 2**20
 
-QUESTIONS = ("context", "batch", "drafts", "max-batched-tokens", "hit", "admit", "gpus")
+QUESTIONS = ("context", "batch", "drafts", "max-batched-tokens", "hit", "admit", "node-gpus")
 """Flags that may stand beside a configuration; all others say what the pool is."""
 
 
@@ -74,7 +74,7 @@ def read_question(flags: Mapping[str, object], contexts: tuple[int, ...] = CONTE
         batched_tokens=table.get("max-batched-tokens", plan_values.tokens, BATCHED_TOKENS),
         hit=table.get("hit", plan_values.tokens, 0),
         admit=table.get("admit", plan_values.token_list, ()),
-        gpus=table.get("gpus", count, GPUS),
+        gpus=table.get("node-gpus", count, NODE_GPUS),
     )
     table.finish()
     return question

@@ -174,7 +174,7 @@ async def test_a_broken_pool_leaves_no_snapshot(make: Make) -> None:
     host, directory = tier_of(pool)._host, tier_of(pool)._directory
     assert host is not None
     assert directory is not None
-    found = read_state(directory, host, pool.cache, epoch=9)
+    found = read_state(pool.name, directory, host, pool.cache, epoch=9)
     assert found.verdict is Verdict.GIVEN_UP
     assert "page 7 has two owners" in found.reason
 
