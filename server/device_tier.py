@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class DeviceTier:
-    """Everything but `allocate`, `close`, `leave` and the copier's work belongs to the loop."""
+    """Everything but `allocate`, `own`, `close`, `leave` and the copier's work belongs to the loop."""
 
     def __init__(self, config: PoolConfig, copier: Copier, traffic: Traffic) -> None:
         self.memory: PoolMemory | None = None
@@ -30,13 +30,7 @@ class DeviceTier:
     # --- start and end
 
     def allocate(self) -> "PoolMemory":
-        """Get the memory. Raises DeviceMemoryError, and ImportError where the extra `cuda` is missing."""
-        self.memory = self._allocated()
-        if self._config.device_kind == "cuda":
-            self._watch = GpuWatch(self._config.name, self._ask, self._copier, self._traffic.deadline_seconds)
-        return self.memory
-
-    def _allocated(self) -> "PoolMemory":
+        """Memory to `own` or to close. Raises DeviceMemoryError, or ImportError without the extra `cuda`."""
         from radixd.gpu_pool.memory import PoolMemory
 
         name, kind, devices = self._config.name, self._config.device_kind, self._config.devices
@@ -48,6 +42,12 @@ class DeviceTier:
         listed = ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in gpus)
         log.info("pool %s: on %s", name, listed, extra={"pool": name})
         return PoolMemory.on_gpus(self._config.layout, gpus)
+
+    def own(self, memory: "PoolMemory") -> None:
+        """From now on it is the tier's, to be watched and closed."""
+        self.memory = memory
+        if self._config.device_kind == "cuda":
+            self._watch = GpuWatch(self._config.name, self._ask, self._copier, self._traffic.deadline_seconds)
 
     def close(self) -> None:
         """Give up the memory, which no other process has open."""

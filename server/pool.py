@@ -89,9 +89,9 @@ class Pool:
         log.info("pool %s: allocating %s", self.name, size, extra=ids)
         start = time.monotonic()
         try:
+            memory = self._device.allocate()
             with ExitStack() as undo:
-                memory = self._device.allocate()
-                undo.callback(self._device.close)
+                undo.callback(memory.close)
                 if self.tier is not None:
                     self.tier.allocate(memory, self._epoch)
                 undo.pop_all()
@@ -99,6 +99,7 @@ class Pool:
             raise PoolMemoryError(f"pool {self.name}: {error}", may_pass=isinstance(error, DeviceFull)) from error
         except ImportError as error:
             raise PoolMemoryError(f"pool {self.name}: {error}") from error
+        self._device.own(memory)
         log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start, extra=ids)
 
     def adopt(self) -> None:
