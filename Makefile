@@ -22,7 +22,7 @@ observe: .venv/server.stamp  ## a daemon under replay, its status page, and a Pr
 	$(BIN)/python scripts/observe.py
 
 test: .venv/dev.stamp  ## the tests
-	$(BIN)/pytest --cov --cov-report=term $(TEST_FLAGS)
+	$(BIN)/pytest $(or $(TEST_FLAGS),--cov --cov-report=term)
 
 check: static test  ## all that CI runs
 
