@@ -111,9 +111,9 @@ MUTATIONS = (
     ),
     Mutation(
         "free patched-out pages before the patch is acknowledged",
-        "server/cache/insertion.py",
-        "            session.superseded.append(Superseded(lease, published.replaced))\n",
-        "            session.superseded.append(Superseded(lease, published.replaced, 0))\n",
+        "server/cache/prefix_cache.py",
+        "it.reply is not None and it.reply <= mark.ack",
+        "it.reply is not None",
         f"{REPORTS}/test_a_accounting.py::test_the_loser_of_a_race_reads_canonical_pages",
     ),
     Mutation(

@@ -125,6 +125,8 @@ def test_the_loser_of_a_race_reads_canonical_pages() -> None:
     patches = loser.insert(second.lease_id, PAGE).patches
     assert [(patch.first_page, patch.pages.tolist()) for patch in patches] == [(0, first.pages.tolist())]
     assert occupancy(winner) == (6, 0, 1, 1, 0)  # still its own: a step that reads the old table may be in flight
+    loser.batch(ack=False)
+    assert occupancy(winner) == (6, 0, 1, 1, 0)  # the reply that carries the patch may not have come
     loser.batch(launch=1)  # acknowledges the patch, with the step that first uses it
     assert occupancy(winner) == (6, 0, 1, 0, 1)
     loser.batch(complete=True)
