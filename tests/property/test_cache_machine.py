@@ -1,12 +1,10 @@
 """Random schedulers against one cache and, side by side, a model too plain to be wrong."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -14,7 +12,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from radixd.server.cache.invariants import check_invariants
@@ -26,6 +23,7 @@ from radixd.server.cache.results import InsertResult, TablePatch
 from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
 from radixd.server.cache.step import StepMark
+from tests.property.machines import run_machine
 from tests.property.naive import Key, NaiveLease, NaivePool, NaiveSession
 from tests.property.observed import fingerprint, read_tree
 
@@ -687,26 +685,13 @@ class CacheMachine(RuleBasedStateMachine):
         assert occupancy.free + occupancy.evictable == occupancy.total
 
 
-def _run(mode: Speculative, policy: str, examples: int) -> None:
-    machine = type("Machine", (CacheMachine,), {"mode": mode, "policy": policy})
-    scale = float(os.environ.get("RADIXD_PROPERTY_SCALE", "1"))
-    profile = settings(
-        max_examples=max(1, int(examples * scale)),
-        stateful_step_count=50,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-    )
-    run_state_machine_as_test(machine, settings=profile)
-
-
 @pytest.mark.parametrize("policy", ["priority", "lru"])
 @pytest.mark.parametrize("mode", list(Speculative))
 def test_the_cache_agrees_with_the_model(mode: Speculative, policy: str) -> None:
-    _run(mode, policy, 200)
+    run_machine(CacheMachine, 200, mode=mode, policy=policy)
 
 
 @pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy not in ("priority", "lru")])
 @pytest.mark.parametrize("mode", list(Speculative))
 def test_the_cache_agrees_with_the_model_under_other_policies(mode: Speculative, policy: str) -> None:
-    _run(mode, policy, 30)
+    run_machine(CacheMachine, 30, mode=mode, policy=policy)

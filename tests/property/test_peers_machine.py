@@ -3,21 +3,20 @@
 Each pool is a TierMachine's world, with all that may happen in one; what a rule does, it does to the world at hand.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule
 
 from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.importing import Peer
 from radixd.server.cache.results import ImportPlan
 from radixd.server.cache.speculative import Speculative
+from tests.property.machines import run_machine
 from tests.property.test_tiers_machine import PICK, SEQUENCES, SIZES, TierMachine
 from tests.property.tier_bytes import Content, Junk
 
@@ -160,20 +159,7 @@ def _other(name: str) -> str:
     return NAMES[name == NAMES[0]]
 
 
-def _run(mode: Speculative, write_policy: WritePolicy, examples: int) -> None:
-    machine = type("Machine", (PeerMachine,), {"mode": mode, "write_policy": write_policy})
-    scale = float(os.environ.get("RADIXD_PROPERTY_SCALE", "1"))
-    profile = settings(
-        max_examples=max(1, int(examples * scale)),
-        stateful_step_count=50,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-    )
-    run_state_machine_as_test(machine, settings=profile)
-
-
 @pytest.mark.parametrize("write_policy", list(WritePolicy))
 @pytest.mark.parametrize("mode", list(Speculative))
 def test_every_byte_that_pools_import_is_where_it_is_said(mode: Speculative, write_policy: WritePolicy) -> None:
-    _run(mode, write_policy, 30 if mode is Speculative.NONE else 12)
+    run_machine(PeerMachine, 30 if mode is Speculative.NONE else 12, mode=mode, write_policy=write_policy)

@@ -4,16 +4,14 @@ No model predicts what is cached. What is checked is what must hold whatever is:
 he must not, both ledgers balance, and a journal tells what the host tier holds.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from radixd.server.cache.config import WritePolicy
 from radixd.server.cache.invariants import check_invariants
@@ -28,6 +26,7 @@ from radixd.server.cache.session import Dedup
 from radixd.server.cache.speculative import Speculative
 from radixd.server.cache.step import StepMark
 from tests.property.host_journal import HostJournal
+from tests.property.machines import run_machine
 from tests.property.observed import fingerprint
 from tests.property.tier_bytes import Content, Junk, Step, TierBytes
 
@@ -612,20 +611,7 @@ class TierMachine(RuleBasedStateMachine):
             self.finish_copies(4, failed=False, told=False)
 
 
-def _run(mode: Speculative, write_policy: WritePolicy, examples: int) -> None:
-    machine = type("Machine", (TierMachine,), {"mode": mode, "write_policy": write_policy})
-    scale = float(os.environ.get("RADIXD_PROPERTY_SCALE", "1"))
-    profile = settings(
-        max_examples=max(1, int(examples * scale)),
-        stateful_step_count=50,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-    )
-    run_state_machine_as_test(machine, settings=profile)
-
-
 @pytest.mark.parametrize("write_policy", list(WritePolicy))
 @pytest.mark.parametrize("mode", list(Speculative))
 def test_every_byte_of_both_tiers_is_where_it_is_said(mode: Speculative, write_policy: WritePolicy) -> None:
-    _run(mode, write_policy, 60 if mode is Speculative.NONE else 25)
+    run_machine(TierMachine, 60 if mode is Speculative.NONE else 25, mode=mode, write_policy=write_policy)
