@@ -1,5 +1,6 @@
 """The GPUs of this node, by UUID: ordinals change with CUDA_VISIBLE_DEVICES from one process to the next."""
 
+import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def _check_sharing(gpu: Gpu) -> None:
     """Raises DeviceMemoryError where other processes could not attach, or could outlive the proof of their end."""
     try:
         mode = get(cudart.cudaDeviceGetAttribute, cudart.cudaDeviceAttr.cudaDevAttrComputeMode, gpu.ordinal)
-        mps = get(cudart.cudaDeviceGetAttribute, cudart.cudaDeviceAttr.cudaDevAttrMpsEnabled, gpu.ordinal)
+        mps = _is_under_mps(gpu)
     except CudaError as error:
         raise DeviceMemoryError(f"GPU {gpu.uuid}: {error}") from error
     if mode != cudart.cudaComputeMode.cudaComputeModeDefault:
@@ -121,3 +122,12 @@ def _check_sharing(gpu: Gpu) -> None:
             f"GPU {gpu.uuid} is shared by MPS, under which a dead client's kernels may go on writing to the pool: "
             "stop nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY for radixd and its engines"
         )
+
+
+def _is_under_mps(gpu: Gpu) -> bool:
+    try:
+        return bool(get(cudart.cudaDeviceGetAttribute, cudart.cudaDeviceAttr.cudaDevAttrMpsEnabled, gpu.ordinal))
+    except CudaError as error:
+        if error.code != cudart.cudaError_t.cudaErrorInvalidValue:
+            raise
+        return "CUDA_MPS_PIPE_DIRECTORY" in os.environ  # the driver is older than the question

@@ -69,6 +69,17 @@ def test_gpus_that_cannot_be_shared_safely_are_refused(
         find_gpus((), 2)
 
 
+def test_a_driver_older_than_the_question_is_judged_by_the_environment(
+    fake_gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_gpus.fail("cudaDeviceGetAttribute", "cudaErrorInvalidValue", nth=2)
+    assert find_gpus((), 1)
+    fake_gpus.fail("cudaDeviceGetAttribute", "cudaErrorInvalidValue", nth=2)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    with pytest.raises(DeviceMemoryError, match="shared by MPS"):
+        find_gpus((), 1)
+
+
 def test_a_gpu_that_has_failed_hides_no_other(fake_gpus: FakeGpus) -> None:
     fake_gpus.lose(0)
     assert [gpu.uuid for gpu in visible_gpus()] == fake_gpus.uuids[1:]
