@@ -6,7 +6,7 @@ from typing import Final
 
 class cudaError_t(IntEnum):
     cudaSuccess = 0
-    cudaErrorInvalidValue = 2
+    cudaErrorInvalidValue = 1
     cudaErrorMemoryAllocation = 2
     cudaErrorCallRequiresNewerDriver = 36
     cudaErrorPeerAccessAlreadyEnabled = 704
