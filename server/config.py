@@ -52,6 +52,8 @@ class PoolConfig:
     host: HostTierConfig
     import_min_pages: int = 4
     """Fewer pages more than the pool has itself are computed, not imported from another pool. See CacheConfig."""
+    unsized: str = ""
+    """Why it cannot be served: its size, a share of GPU memory, is not known here, or too small for `max_context`."""
 
     @property
     def usable_tokens(self) -> int:

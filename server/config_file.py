@@ -150,7 +150,7 @@ def _check_together(root: Table, config: Config) -> None:
 def _check_state_dir(root: Table, config: Config) -> None:
     """A state directory holds host tiers, so there must be one, and with memory."""
     tiers = [pool for pool in config.pools if pool.host.pages]
-    if not tiers and config.pools:
+    if not tiers and not any(pool.unsized for pool in config.pools) and config.pools:
         root.error("state_dir: no pool has a host tier to keep; give host_tokens or host_bytes")
     for pool in tiers:
         if pool.device_kind == "meta":

@@ -17,7 +17,7 @@ from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
 from radixd.server.config_host import host_tier
 from radixd.server.config_table import Table
-from radixd.server.gpu_share import share_bytes
+from radixd.server.gpu_share import NoShare, share_bytes
 
 DEFAULT_NAME = "default"
 MAX_DEVICES = 64
@@ -37,24 +37,40 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
         table.error(f'{table.where}gpus: a pool of device {device_kind!r} is on none; set device = "cuda"')
     if gpus and devices != len(gpus):
         table.error(f"{table.where}devices: {devices} for {len(gpus)} gpus; leave it out, or name as many gpus")
-    layout = _layout(table, directory, device_kind, gpus, devices)
+    unsized = ""
+    try:
+        layout = _layout(table, directory, device_kind, gpus, devices)
+    except _Unsized as share:
+        layout, unsized = share.stand_in, str(share)
     policy = table.choice("policy", tuple(POLICIES), "priority")
     speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
     max_context = table.integer("max_context", 0, low=0, high=2**31)
     deadline = table.get("copy_deadline_seconds", config_values.seconds, 30.0)
     import_min = table.integer("import_min_pages", PoolConfig.import_min_pages, low=1, high=2**31)
-    host = host_tier(table, layout, state_dir / name if state_dir else None)
+    host = host_tier(table, None if unsized else layout, state_dir / name if state_dir else None)
     if layout is None:
         return None
     mode = Speculative(speculative)
-    pool = PoolConfig(name, layout, device_kind, devices, gpus, policy, mode, max_context, deadline, host, import_min)
+    short = "" if unsized else _too_short(layout, max_context)
+    if short and "gpu_memory_fraction" in table:
+        unsized = short
+    elif short:
+        table.error(f"{table.where}{short}")
+    return PoolConfig(
+        name, layout, device_kind, devices, gpus, policy, mode, max_context, deadline, host, import_min, unsized
+    )
+
+
+def _too_short(layout: Layout, max_context: int) -> str:
+    """What a pool lacks for its longest request; "" where it holds one."""
     page_size = layout.geometry.page_size
-    if missing := shortfall(max_context, layout.num_pages, page_size, layout.page_stride):
-        table.error(
-            f"{table.where}max_context: {max_context} tokens do not fit the pool's {pool.usable_tokens}: {missing}; "
-            f"set tokens = {pages_to_hold(max_context, page_size) * page_size} or more"
-        )
-    return pool
+    missing = shortfall(max_context, layout.num_pages, page_size, layout.page_stride)
+    if missing is None:
+        return ""
+    return (
+        f"max_context: {max_context} tokens do not fit the pool's {layout.num_pages * page_size}: {missing}; "
+        f"set tokens = {pages_to_hold(max_context, page_size) * page_size} or more"
+    )
 
 
 def _layout(
@@ -83,12 +99,23 @@ def _layout(
         return None
     try:
         if fraction:
-            nbytes = share_bytes(gpus, devices, fraction, scratch)
+            try:
+                nbytes = share_bytes(gpus, devices, fraction, scratch)
+            except NoShare as error:
+                raise _Unsized(f"gpu_memory_fraction: {error}", Layout(geometry, kind, 1, multiple)) from error
         pages = pages_for_tokens(geometry, tokens) if tokens else pages_for_bytes(geometry, nbytes, multiple)
         return Layout(geometry, kind, pages, multiple)
     except ValueError as error:
         table.error(f"{table.where}{given[0]}: {error}")
         return None
+
+
+class _Unsized(Exception):
+    """The size is for the GPUs to say, and they do not; `stand_in` has one page."""
+
+    def __init__(self, message: str, stand_in: Layout) -> None:
+        super().__init__(message)
+        self.stand_in = stand_in
 
 
 def _geometry(table: Table, directory: Path) -> Geometry | None:

@@ -43,14 +43,22 @@ def _pool_lines(pool: PoolConfig) -> Iterator[str]:
     yield f"devices = {pool.devices}"
     if pool.gpus:
         yield f"gpus = {json.dumps(pool.gpus)}"
-    yield f"tokens = {pool.usable_tokens}  # {layout.num_pages} pages of {geometry.page_size}, and page 0"
-    yield f"# {layout.nbytes} bytes a device ({byte_text(layout.nbytes)}), {layout.page_stride} a page"
+    if pool.unsized:
+        yield f"# cannot be served here: {pool.unsized}"
+    else:
+        yield from _size_lines(pool)
     yield f'policy = "{pool.policy}"'
     yield f'speculative = "{pool.speculative}"'
     yield f"max_context = {pool.max_context}"
     yield f"copy_deadline_seconds = {pool.copy_deadline_seconds}"
     yield f"import_min_pages = {pool.import_min_pages}"
     yield from _host_lines(pool)
+
+
+def _size_lines(pool: PoolConfig) -> Iterator[str]:
+    layout, geometry = pool.layout, pool.layout.geometry
+    yield f"tokens = {pool.usable_tokens}  # {layout.num_pages} pages of {geometry.page_size}, and page 0"
+    yield f"# {layout.nbytes} bytes a device ({byte_text(layout.nbytes)}), {layout.page_stride} a page"
 
 
 def _host_lines(pool: PoolConfig) -> Iterator[str]:

@@ -31,8 +31,11 @@ class DeviceTier:
 
     def allocate(self) -> "PoolMemory":
         """Memory to `own` or to close. Raises DeviceMemoryError, or ImportError without the extra `cuda`."""
+        from radixd.gpu_pool.device import DeviceMemoryError
         from radixd.gpu_pool.memory import PoolMemory
 
+        if self._config.unsized:
+            raise DeviceMemoryError(self._config.unsized)
         name, kind, devices = self._config.name, self._config.device_kind, self._config.devices
         if kind != "cuda":
             return PoolMemory.allocate(self._config.layout, kind, devices, name=f"radixd-{name}")

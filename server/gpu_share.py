@@ -1,12 +1,23 @@
 """How large a pool is that takes a share of its GPUs' free memory: asked of the GPUs when the configuration is read."""
 
+import logging
 from collections.abc import Sequence
 
+from radixd.gpu_pool.budget import BudgetError
 from radixd.gpu_pool.budget.capacity import pool_bytes
 from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_budget, scratch_bytes
 
+log = logging.getLogger(__name__)
+
+UNUSED_SHARE = 0.9
+"""With less free, somebody uses the GPU."""
+
 CONTEXT = 1_048_576
 """The longest request of the engine that scratch is left for, unless the configuration says how much to leave."""
+
+
+class NoShare(Exception):
+    """The GPUs cannot be asked, or have too little to give: not the configuration's fault, but the machine's now."""
 
 
 def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) -> int:
@@ -18,7 +29,7 @@ def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) 
         scratch: bytes for what an engine takes outside the pool; 0: the top-k buffer and the indexer logits, in chunks,
             of BATCHED_TOKENS over CONTEXT.
 
-    Raises ValueError: no such GPU, none that can be asked, or too little that is free.
+    Raises NoShare: no such GPU, none that can be asked, or too little that is free.
     """
     # Torch, which the pool's memory imports, takes seconds: only who asks a GPU waits for it.
     try:
@@ -26,16 +37,16 @@ def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) 
         from radixd.gpu_pool.cuda.runtime import CudaError
         from radixd.gpu_pool.device import DeviceMemoryError
     except ImportError as error:
-        raise ValueError(str(error)) from error
+        raise NoShare(str(error)) from error
 
     try:
-        return min(
-            pool_bytes(
-                gpu.free_bytes(),
-                fraction,
-                scratch or scratch_bytes(BATCHED_TOKENS, CONTEXT, logits_budget(gpu.total_bytes, fraction)),
-            )
-            for gpu in find_gpus(gpus, count)
-        )
-    except (DeviceMemoryError, CudaError) as error:
-        raise ValueError(str(error)) from error
+        shares = []
+        for gpu in find_gpus(gpus, count):
+            free, total = gpu.free_bytes(), gpu.total_bytes
+            if free < UNUSED_SHARE * total:  # an engine's weights, or what the last daemon's clients still hold
+                log.warning("GPU %s: the pool's share is of the %d bytes free of %d", gpu.uuid, free, total)
+            left = scratch or scratch_bytes(BATCHED_TOKENS, CONTEXT, logits_budget(total, fraction))
+            shares.append(pool_bytes(free, fraction, left))
+        return min(shares)
+    except (DeviceMemoryError, CudaError, BudgetError) as error:
+        raise NoShare(str(error)) from error

@@ -152,6 +152,9 @@ def _config_plans(flags: Mapping[str, object]) -> tuple[Plan, ...]:
         prefix = f"{path}: "  # a file that cannot be read is named already
         lines = (line if line.startswith(prefix) else prefix + line for line in error.errors)
         raise ConfigError(*lines) from error
+    unsized = [f"pool {pool.name}: {pool.unsized}; plan it with --gpu-memory" for pool in pools if pool.unsized]
+    if unsized:
+        raise ConfigError(*unsized)
     return tuple(_config_plan(flags, pool) for pool in pools)
 
 

@@ -31,7 +31,7 @@ name = "{name}"
 geometry = "tiny"
 device = "cuda"
 gpus = ["{gpu}"]
-bytes = "{size}"
+{size}
 host_tokens = 6400
 copy_deadline_seconds = 0.2
 """
@@ -52,7 +52,8 @@ def start(gpus: FakeGpus, folder: Path, start_daemon: StartDaemon) -> Start:
 
     def started(a: str = "4MiB", b: str = "4MiB", wait: float = 0) -> DaemonProcess:
         named = zip("ab", gpus.uuids, (a, b), strict=True)
-        pools = "".join(POOL.format(name=name, gpu=gpu, size=size) for name, gpu, size in named if size)
+        sizes = [(name, gpu, size if "=" in size else f'bytes = "{size}"') for name, gpu, size in named if size]
+        pools = "".join(POOL.format(name=name, gpu=gpu, size=size) for name, gpu, size in sizes)
         config = folder / "config.toml"
         config.write_text(TWO_POOLS.format(wait=wait, pools=pools))
         return start_daemon("--config", str(config))
@@ -101,14 +102,15 @@ def test_without_memory_for_any_pool_there_is_no_daemon(start: Start) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.parametrize("size", ["4MiB", "gpu_memory_fraction = 0.5"])
 def test_a_gpu_that_is_not_there_is_named_with_those_that_are(
-    start: Start, gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+    start: Start, gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus.uuids[1])
-    daemon = start()
+    daemon = start(a=size)
     eventually(lambda: daemon.health("pool.b") == SERVING)
     log = daemon.log.read_text()
-    assert f"pool a is stopped, its memory is lost: pool a: GPU '{gpus.uuids[0]}'" in log
+    assert re.search(rf"pool a is stopped, its memory is lost: pool a: .*GPU '{gpus.uuids[0]}'", log)
     assert f"visible: {gpus.uuids[1]}" in log
 
 

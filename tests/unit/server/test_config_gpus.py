@@ -8,6 +8,7 @@ from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_budget, scratc
 from radixd.server.config import PoolConfig
 from radixd.server.config_file import read_config
 from radixd.server.config_table import ConfigError
+from radixd.server.config_text import config_text
 from radixd.server.gpu_share import CONTEXT
 from tests.fake_cuda.control import FakeGpus
 from tests.fake_cuda.plugin import MakeFakeGpus
@@ -44,7 +45,8 @@ def test_a_share_is_of_what_is_free_beside_the_scratch_on_the_fullest_gpu(gpus: 
 
 
 def test_a_share_must_hold_the_longest_context(gpus: FakeGpus) -> None:
-    assert "are missing" in mistakes(gpu_memory_fraction=0.9, max_context=1_048_576)
+    assert "are missing" in pool(gpu_memory_fraction=0.9, max_context=1_048_576).unsized
+    assert pool(gpu_memory_fraction=0.9, max_context=64).unsized == ""
 
 
 def test_mistakes_about_gpus_name_the_way_out(gpus: FakeGpus) -> None:
@@ -56,13 +58,22 @@ def test_mistakes_about_gpus_name_the_way_out(gpus: FakeGpus) -> None:
     assert "is on no GPU; give bytes" in mistakes(gpu_memory_fraction=0.9, device="cpu")
     assert "give one of tokens" in mistakes(gpu_memory_fraction=0.9, gpus=gpus.uuids, tokens=640, bytes="1GiB")
     assert "only gpu_memory_fraction leaves it free" in mistakes(scratch_bytes="1GiB", tokens=640)
-    assert "leaves nothing of the" in mistakes(gpu_memory_fraction=0.9, scratch_bytes="64GiB")
+
+
+def test_a_share_that_the_machine_does_not_give_now_is_no_mistake(gpus: FakeGpus, tmp_path: Path) -> None:
+    assert "leaves nothing of the" in pool(gpu_memory_fraction=0.9, scratch_bytes="64GiB").unsized
     gpus.fail("cudaMemGetInfo", "cudaErrorUnknown")
-    assert "cudaMemGetInfo" in mistakes(gpu_memory_fraction=0.9)
-    missing = mistakes(gpus=["GPU-nowhere"], gpu_memory_fraction=0.9)
-    assert "GPU-nowhere" in missing
-    assert gpus.uuids[0] in missing
+    assert "cudaMemGetInfo" in pool(gpu_memory_fraction=0.9).unsized
+    missing = pool(gpus=["GPU-nowhere"], gpu_memory_fraction=0.9, host_tokens=640, free_target_pages=9)
+    assert "GPU-nowhere" in missing.unsized
+    assert gpus.uuids[0] in missing.unsized
 
 
-def test_without_gpus_a_share_cannot_be_had(tmp_path: Path) -> None:
-    assert "gpu_memory_fraction: " in mistakes(gpu_memory_fraction=0.9)
+def test_a_share_can_be_checked_without_gpus(tmp_path: Path) -> None:
+    file = tmp_path / "radixd.toml"
+    file.write_text(
+        'state_dir = "/tmp/state"\n[[pools]]\ndevice = "cuda"\ngpu_memory_fraction = 0.9\nhost_tokens = 6400\n'
+    )
+    text = config_text(read_config(file))
+    assert "# cannot be served here: gpu_memory_fraction: no GPU can be used" in text
+    assert "and page 0" not in text
