@@ -44,7 +44,9 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--socket", metavar="PATH", help=f"the gRPC socket (default: {default_socket()})")
     parser.add_argument("--tcp", metavar="HOST:PORT", help="a second listener, on loopback (default: off)")
     parser.add_argument(
-        "--metrics", metavar="HOST:PORT", help="status page and metrics, or 'off' (default: 127.0.0.1:9464)"
+        "--metrics",
+        metavar="HOST:PORT",
+        help="status page and metrics, or 'off' (default: 127.0.0.1:9464, or any port where that is taken)",
     )
     parser.add_argument("--log-format", metavar="KIND", help="text, or json: one object a line (default: text)")
     parser.add_argument("--tracing", metavar="KIND", help="otel: OpenTelemetry spans (default: off)")

@@ -1,6 +1,7 @@
 """The HTTP listener: uvicorn on a thread of its own."""
 
 import asyncio
+import logging
 import socket
 import threading
 
@@ -13,6 +14,8 @@ CONNECTIONS = 256
 """More at once are answered 503: none of them may use up the descriptors that schedulers need."""
 
 BACKLOG = 128
+
+log = logging.getLogger(__name__)
 
 
 class WebListener:
@@ -53,10 +56,16 @@ class WebListener:
 def _bind(address: Address) -> socket.socket:
     try:
         return _bound(address.host, address.port)
-    except OSError:
-        if address != DEFAULT_METRICS:
+    except OSError as error:
+        # By identity: an equal address, from a flag or a file, was asked for.
+        if address is not DEFAULT_METRICS:
             raise
-        return _bound(address.host, 0)
+        instead = _bound(address.host, 0)
+        port, why = instead.getsockname()[1], error.strerror
+        log.warning(
+            "cannot serve metrics on %s (%s): they are on port %d; choose one with --metrics", address, why, port
+        )
+        return instead
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -74,17 +74,29 @@ def serving() -> Gate:
 
 
 async def test_the_default_port_gives_way_where_it_is_taken(
-    monkeypatch: pytest.MonkeyPatch, taken: Address, pool: Pool
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, taken: Address, pool: Pool
 ) -> None:
     monkeypatch.setattr(listener, "DEFAULT_METRICS", taken)
     async with served(pool, serving(), taken) as web:
         assert web.address.port not in (0, taken.port)
+        (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert str(taken) in warning
+        assert f"port {web.address.port}" in warning
 
 
-async def test_a_port_that_was_asked_for_does_not(taken: Address, pool: Pool) -> None:
+async def test_a_port_that_was_asked_for_does_not_even_where_it_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, taken: Address, pool: Pool
+) -> None:
+    monkeypatch.setattr(listener, "DEFAULT_METRICS", taken)
+    asked = read_config(None, {"metrics": str(taken)}).metrics
+    assert asked == taken
     with pytest.raises(OSError, match="in use"):
-        async with served(pool, serving(), taken):
+        async with served(pool, serving(), asked):
             pass
+
+
+def test_nobody_asks_for_the_default() -> None:
+    assert read_config(None).metrics is listener.DEFAULT_METRICS
 
 
 async def test_readiness_follows_the_phase_and_the_pools_and_says_why(pool: Pool) -> None:
