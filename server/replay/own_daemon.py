@@ -14,6 +14,8 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2
 
+from radixd.gpu_pool.device import DeviceMemoryError
+
 STOP_SECONDS = 30.0
 
 _MAIN = "import sys; from radixd.server.cli import main; sys.exit(main())"
@@ -142,12 +144,16 @@ def config_text(pool: PoolChoice, names: Sequence[str], directory: Path, socket:
 
 
 def _places(device: str) -> Iterator[Mapping[str, list[str]]]:
-    """Where each pool lies: on the GPUs in turn, as data-parallel ranks do."""
+    """Where each pool lies: on the GPUs in turn, as data-parallel ranks do. Raises DaemonFailed without any."""
     if device != "cuda":
         return repeat({})
-    from radixd.gpu_pool.cuda.gpu import visible_gpus
+    try:
+        from radixd.gpu_pool.cuda.gpu import visible_gpus
 
-    return cycle({"gpus": [gpu.uuid]} for gpu in visible_gpus())
+        gpus = visible_gpus()
+    except (ImportError, DeviceMemoryError) as error:
+        raise DaemonFailed(str(error)) from error
+    return cycle({"gpus": [gpu.uuid]} for gpu in gpus)
 
 
 def _assignments(table: Mapping[str, str | int | list[str]]) -> list[str]:

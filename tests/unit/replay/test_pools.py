@@ -1,6 +1,7 @@
 """Which pools a run is on, and how replay's own daemon is told of them."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from radixd.server.cli.parser import build_parser
 from radixd.server.config_file import read_config
 from radixd.server.replay.faults import Faults
 from radixd.server.replay.options import Options
-from radixd.server.replay.own_daemon import config_text
+from radixd.server.replay.own_daemon import DaemonFailed, config_text
 from radixd.server.replay.run import scheduler_jobs
 from tests.fake_cuda.control import FakeGpus
 
@@ -84,6 +85,15 @@ def test_the_configuration_means_what_the_flags_say(tmp_path: Path, monkeypatch:
         assert (pool.device_kind, pool.policy, pool.usable_tokens) == ("cpu_async", "lru", 6400)
         assert (pool.layout.kind, pool.layout.geometry.bytes_per_token) == ("layer_first", 84)
         assert (pool.host.pages, pool.host.write_policy) == (50, "write_through")
+
+
+def test_a_missing_gpu_or_binding_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = options("--geometry", "tiny", "--device", "cuda", "--pool-tokens", "6400")
+    for name in [name for name in sys.modules if name.startswith("radixd.gpu_pool.cuda.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(DaemonFailed, match="install radixd with its extra"):
+        config_text(chosen.pool, chosen.pool_names, tmp_path, tmp_path / "r.sock")
 
 
 def test_pools_lie_on_the_gpus_in_turn(fake_gpus: FakeGpus, tmp_path: Path) -> None:
