@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,6 +56,17 @@ def test_a_missing_module_names_the_extra(
     assert main(["status", "--target", no_daemon]) == 1
     error = capsys.readouterr().err
     assert error == "radixd status: the module rich.console is missing: pip install 'radixd[server]'\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly(flags: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = (sys.executable, "-c", "import sys; from radixd.server.cli import main; sys.exit(main())", "plan", *flags)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode
 
 
 def test_no_daemon_is_one_line_with_the_way_out(capsys: pytest.CaptureFixture[str], no_daemon: str) -> None:
