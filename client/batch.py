@@ -197,7 +197,10 @@ class BatchBuilder(Generic[L]):
         after_step: int | None = None,
         tokens: Tokens = b"",
     ) -> Operation[InsertResult]:
-        """Append known `tokens` and publish whole pages up to `written`, once `after_step` has completed."""
+        """Append known `tokens` and publish whole pages up to `written`, once `after_step` has completed.
+
+        The process that wrote stays attached until then: one that leaves bars what the session has not published yet.
+        """
         packed, reference, owner = token_bytes(tokens), self._refer(lease), _resolver(lease)
         verb = cache_pb2.Insert(lease=reference, written=count("written", written), after_step=self._step(after_step))
         self.message.operations.add(insert=verb).insert.tokens = packed

@@ -7,7 +7,8 @@ try:
     from cuda.bindings import runtime as cudart
 except ImportError as error:
     raise ImportError(
-        "pools on GPUs need NVIDIA's bindings: install radixd with its extra `cuda`, radixd[cuda]"
+        "pools on GPUs need NVIDIA's bindings: install radixd with its extra `cuda` "
+        "(in a clone: pip install -e '.[cuda]')"
     ) from error
 
 __all__ = ["STICKY", "CudaError", "cudart", "do", "get"]

@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (error.name or "").startswith("radixd"):
             raise
         extra = "otel" if (error.name or "").startswith("opentelemetry") else "server"
-        text = f"the module {error.name} is missing: pip install 'radixd[{extra}]'"
+        text = f"the module {error.name} is missing: install radixd with its extra `{extra}`"
+        text += f" (in a clone: pip install -e '.[{extra}]')"
         print(f"radixd {args.command}: {text}", file=sys.stderr)
         return ERROR
     except CommandError as error:

@@ -54,7 +54,10 @@ def test_the_ten_line_client_runs_as_printed(runtime: Path):
     assert "MatchResult(device_tokens=960" in told
 
 
-def test_the_worker_runs_as_printed(runtime: Path):
+def test_the_worker_runs_as_printed_and_again_on_what_it_has_published(runtime: Path):
     worker, scheduler = printed("docs/first-hour.md", "**Write a worker.**")
     (runtime / "worker.py").write_text(worker)
-    assert run(scheduler, runtime).splitlines()[-1].startswith("index scale (1,) torch.float32")
+    for written in (200, 8):
+        wrote, hit = run(scheduler, runtime).splitlines()
+        assert wrote == f"wrote {written} tokens"
+        assert hit.startswith("MatchResult(device_tokens=192")

@@ -49,14 +49,20 @@ def test_each_alert_has_a_test_and_a_paragraph() -> None:
     assert set(fired) == set(alerts())
     paragraphs = re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)
     assert sorted(paragraphs) == sorted(alerts())
-    links = re.findall(r"runbook_url: docs/runbook.md#(\w+)", (RULES / "alerts.rules.yaml").read_text())
+    links = re.findall(r"runbook: docs/runbook.md#(\w+)", (RULES / "alerts.rules.yaml").read_text())
     assert links == [name.lower() for name in alerts()]
+
+
+def test_each_paragraph_says_the_severity() -> None:
+    rules = re.findall(r"- alert: (\w+).*?severity: (\w+)", (RULES / "alerts.rules.yaml").read_text(), re.DOTALL)
+    assert [name for name, _ in rules] == alerts()
+    assert sorted(re.findall(r"^### (\w+)\n\n\*\*Severity\*\* (\w+)\.", RUNBOOK, re.MULTILINE)) == sorted(rules)
 
 
 def test_rules_use_what_there_is() -> None:
     for name in RULE_FILES:
         expressions = re.sub(
-            r"^ *(#|- record:|summary:|description:|runbook_url:).*$",
+            r"^ *(#|- record:|summary:|description:|runbook:).*$",
             "",
             (RULES / name).read_text(),
             flags=re.MULTILINE,

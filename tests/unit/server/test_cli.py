@@ -55,7 +55,10 @@ def test_a_missing_module_names_the_extra(
     monkeypatch.delitem(sys.modules, "radixd.server.cli.output", raising=False)
     assert main(["status", "--target", no_daemon]) == 1
     error = capsys.readouterr().err
-    assert error == "radixd status: the module rich.console is missing: pip install 'radixd[server]'\n"
+    assert error == (
+        "radixd status: the module rich.console is missing: "
+        "install radixd with its extra `server` (in a clone: pip install -e '.[server]')\n"
+    )
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
