@@ -25,7 +25,7 @@ class Holder:
 
     Gone means both that the process has ended and that the connection is at EOF: a forked child inherits the
     connection with the mapping, so it outlives its parent's pidfd; and a process may close the connection and go on
-    writing. Owns both descriptors until it is gone or closed.
+    writing. Once released, EOF is enough. Owns both descriptors until it is gone or closed.
     """
 
     def __init__(self, session_id: int, role: str, connection: socket.socket, pidfd: int, pid: int) -> None:
@@ -37,34 +37,38 @@ class Holder:
         self._pidfd = pidfd
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting_for = {"exit", "eof"}
-        self._released = False
 
     def watch(self, gone: Callable[["Holder"], None]) -> None:
         """Call `gone` once, on the running loop, when the process and all that inherited its connection have ended."""
-        if self._released:
-            self.close()
-            return
         self._loop = asyncio.get_running_loop()
         self._gone = gone
-        self._loop.add_reader(self._pidfd, self._ended, "exit", self._pidfd)
+        if self._pidfd >= 0:
+            self._loop.add_reader(self._pidfd, self._ended, "exit", self._pidfd)
         self._loop.add_reader(self._connection, self._read)
 
-    def release(self) -> None:
-        """Nobody waits for its end any more: close, or do so once it would be watched, when the handshake is over."""
-        self._released = True
-        if self._loop is not None:
+    def release(self) -> bool:
+        """No page waits for the process's end any more: from now on EOF is the end. False where it has come already."""
+        self._close_pidfd()
+        self._waiting_for.discard("exit")
+        if not self._waiting_for:
             self.close()
+        return bool(self._waiting_for)
 
     def close(self) -> None:
         """Stop watching and close both descriptors."""
+        self._close_pidfd()
         if self._loop is not None:
-            self._loop.remove_reader(self._pidfd)
             self._loop.remove_reader(self._connection)
             self._loop = None
         self._connection.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+
+    def _close_pidfd(self) -> None:
+        if self._pidfd < 0:
+            return
+        if self._loop is not None:
+            self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = -1
 
     def _read(self) -> None:
         try:

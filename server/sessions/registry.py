@@ -47,6 +47,7 @@ class SessionRegistry(Generic[PoolT]):
         self._live: dict[int, ServedSession] = {}
         self._nonces: dict[bytes, ServedSession] = {}
         self._retired: dict[int, ServedSession] = {}  # ended, but a process of it lives
+        self._left: dict[Holder, ServedPool] = {}  # processes of sessions that are over, connected still
 
     def __iter__(self) -> Iterator[ServedSession]:
         """Live sessions, then those over whose pages stay retired."""
@@ -108,7 +109,7 @@ class SessionRegistry(Generic[PoolT]):
 
     def is_held(self, pool: PoolT) -> bool:
         """Whether a process may have the pool's memory open."""
-        return any(session.pool is pool and session.holders for session in self)
+        return pool in self._left.values() or any(session.pool is pool and session.holders for session in self)
 
     # --- processes
 
@@ -124,6 +125,7 @@ class SessionRegistry(Generic[PoolT]):
 
     def holder_gone(self, session_id: int, holder: Holder) -> None:
         """A process is proved gone. The last one's death ends the session, any other's bars its writes."""
+        self._left.pop(holder, None)
         session = self._live.get(session_id) or self._retired.get(session_id)
         if session is None or holder not in session.holders:
             return
@@ -208,19 +210,23 @@ class SessionRegistry(Generic[PoolT]):
         if left:
             self._retired[session.id] = session
         else:
-            session.release_holders()
+            self._let_go(session)
         log.info("session %d ended, %s; pages left retired: %d", session.id, reason, left, extra=_ids(session))
         return left
 
     def _prove_gone(self, session: ServedSession) -> int:
         self._retired.pop(session.id, None)
-        session.release_holders()
+        self._let_go(session)
         freed = 0
         with guarded(session.pool, "freeing an ended session"):
             freed = session.pool.cache.prove_gone(session.id)
         session.pool.turn()
         log.info("session %d is proved gone; pages freed: %d", session.id, freed, extra=_ids(session))
         return freed
+
+    def _let_go(self, session: ServedSession) -> None:
+        """Of its processes, which no page waits for any more; while they have the memory open, it must not be freed."""
+        self._left.update(dict.fromkeys(session.release_holders(), session.pool))
 
 
 def _ids(session: ServedSession) -> dict[str, str | int]:

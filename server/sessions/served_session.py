@@ -20,8 +20,8 @@ class Holder(Protocol):
         """As the kernel names it."""
         ...
 
-    def release(self) -> None:
-        """Its session is over and has nothing retired: nobody waits for its end any more."""
+    def release(self) -> bool:
+        """Its session is over and has nothing retired. Whether its connection is still open, and so the memory."""
         ...
 
 
@@ -59,11 +59,11 @@ class ServedSession:
         """Since a call last came, whether a stream is open or not: the registry's ticks count it."""
         self._liveness = liveness
 
-    def release_holders(self) -> None:
-        """Nothing is left that a process's end could free."""
-        for holder in self.holders:
-            holder.release()
+    def release_holders(self) -> list[Holder]:
+        """Nothing is left that a process's end could free. Returns those that may still have the memory open."""
+        left = [holder for holder in self.holders if holder.release()]
         self.holders.clear()
+        return left
 
     def spoke(self) -> None:
         """A call has come."""

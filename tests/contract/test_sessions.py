@@ -21,8 +21,9 @@ class Process:
 
     pid: int
 
-    def release(self) -> None:
+    def release(self) -> bool:
         """Nobody watches it here."""
+        return False
 
 
 async def listed(service: Service) -> dict[int, admin_pb2.SessionInfo]:

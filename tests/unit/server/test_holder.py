@@ -78,10 +78,9 @@ async def test_a_closed_holder_is_never_reported(process: subprocess.Popen[bytes
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_a_released_holder_costs_nothing_and_is_never_reported(
+async def test_a_released_holder_costs_its_connection_and_is_gone_at_eof(
     process: subprocess.Popen[bytes], watched: bool
 ) -> None:
-    """Released before it is watched, it closes once it would be: until then the handshake has the connection."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     pidfd = os.pidfd_open(process.pid)
@@ -89,15 +88,28 @@ async def test_a_released_holder_costs_nothing_and_is_never_reported(
     holder = Holder(1, "worker", ours, pidfd, process.pid)
     if watched:
         holder.watch(lambda _: gone.set())
-    holder.release()
-    if not watched:
-        assert ours.fileno() != -1
-        holder.watch(lambda _: gone.set())
-    assert ours.fileno() == -1
+    assert holder.release()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(pidfd)
+    if not watched:
+        holder.watch(lambda _: gone.set())
+    await settle()
+    assert not gone.is_set()
+    theirs.close()
+    await asyncio.wait_for(gone.wait(), 10)
+    assert ours.fileno() == -1
+
+
+async def test_a_holder_that_has_disconnected_ends_with_its_release(process: subprocess.Popen[bytes]) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    gone = asyncio.Event()
+    holder = Holder(1, "worker", ours, os.pidfd_open(process.pid), process.pid)
+    holder.watch(lambda _: gone.set())
     theirs.close()
     await settle()
+    assert not holder.release()
+    assert ours.fileno() == -1
     assert not gone.is_set()
 
 

@@ -62,8 +62,9 @@ class Process:
     pid: int = 1
     released: bool = False
 
-    def release(self) -> None:
+    def release(self) -> bool:
         self.released = True
+        return True
 
 
 @dataclass(eq=False)
@@ -182,6 +183,18 @@ def test_a_holder_is_gone_once_and_only_if_it_was_there(daemon: Daemon) -> None:
     daemon.registry.holder_gone(session.id, process)
     daemon.registry.holder_gone(session.id, process)
     assert not daemon.lives(session)
+
+
+def test_a_pool_is_held_by_who_is_attached_though_the_session_is_over(daemon: Daemon) -> None:
+    session, process = daemon.open(), Process()
+    assert not daemon.registry.is_held(daemon.pool)
+    daemon.attach(session, process)
+    assert daemon.registry.is_held(daemon.pool)
+    daemon.registry.close(session.id, session.secret, EPOCH, 0)
+    assert process.released
+    assert daemon.registry.is_held(daemon.pool)
+    daemon.registry.holder_gone(session.id, process)
+    assert not daemon.registry.is_held(daemon.pool)
 
 
 def test_silence_revokes_the_id_but_frees_nothing_while_a_process_lives(daemon: Daemon) -> None:
