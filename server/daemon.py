@@ -95,7 +95,8 @@ class Daemon:
                 pool.adopt()
         self._attach.start()
         stop.push_async_callback(self._attach.close)
-        await self._check_attaching(test)
+        if not await signals.before_stop(self._check_attaching(test)):
+            return False
         await test.stop()
         ticking = asyncio.create_task(self._tick())
         stop.callback(ticking.cancel)

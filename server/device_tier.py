@@ -1,5 +1,6 @@
 """A pool's device tier: its memory, whether that still answers, and moves within it."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -51,6 +52,20 @@ class DeviceTier:
         self.memory = memory
         if self._config.device_kind == "cuda":
             self._watch = GpuWatch(self._config.name, self._ask, self._copier, self._traffic.deadline_seconds)
+
+    def beside(self, work: Callable[[], Future[None] | None]) -> asyncio.Future[str]:
+        """Run `work` on the copier's thread: a GPU that hangs holds up that one alone. What went wrong; "" if nothing.
+
+        As with copies, the memory stays where the work never ends.
+        """
+        outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def ended(error: str) -> None:
+            if not outcome.cancelled():
+                outcome.set_result(error)
+
+        self._copier.submit(work, ended)
+        return outcome
 
     def close(self) -> None:
         """Give up the memory, which no other process has open."""

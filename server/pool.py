@@ -1,8 +1,10 @@
 """A pool as the daemon holds it: the ledger and the tree, the memory they speak of, and who moves its bytes."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -101,6 +103,10 @@ class Pool:
             raise PoolMemoryError(f"pool {self.name}: {error}") from error
         self._device.own(memory)
         log.info("pool %s: %s ready after %.1f s", self.name, size, time.monotonic() - start, extra=ids)
+
+    def beside(self, work: Callable[[], Future[None] | None]) -> asyncio.Future[str]:
+        """Run `work` on the copier's thread; see DeviceTier."""
+        return self._device.beside(work)
 
     def adopt(self) -> None:
         """Take over the host pages that `allocate` has found. On the loop, before any session."""

@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 import time
+from concurrent.futures import Future
+from contextlib import suppress
 from os import urandom
 from subprocess import PIPE
 
@@ -42,9 +44,12 @@ class SelfTest:
     async def trouble(self, pool: Pool) -> str:
         """What is wrong with the pool's memory as another process maps it; "" if nothing is. Page 0 alone is written.
 
-        The probe attaches as every worker does, in the name of a session that lives as long as this.
+        The probe attaches as every worker does, in the name of a session that lives as long as this. One that has not
+        answered, or has died, is replaced: it says nothing about the next pool.
         """
         begun = time.monotonic()
+        if self._probe is None or self._probe.returncode is not None:
+            await self.start()
         session = self._registry.open(
             Opening(pool.name, "radixd self-test", urandom(16), b"self-test", b"", None, Dedup.KEEP)
         )
@@ -52,7 +57,8 @@ class SelfTest:
             with self._attach.admitting(session.id):
                 trouble = await asyncio.wait_for(self._compare(pool, session), PATIENCE_SECONDS)
         except TimeoutError:
-            trouble = f"a process that attaches has not answered for {PATIENCE_SECONDS:g} s"
+            trouble = f"its GPU, or a process that attaches, has not answered for {PATIENCE_SECONDS:g} s"
+            await self.stop()
         finally:
             self._registry.close(session.id, session.secret, self._registry.epoch, completed=0)
         seconds, ids = time.monotonic() - begun, {"pool": pool.name}
@@ -70,20 +76,33 @@ class SelfTest:
         import torch
 
         assert pool.memory is not None
-        firsts = [device.buffer[: _first_run(pool.layout)] for device in pool.memory.devices]
+        memory = pool.memory
+        firsts = [device.buffer[: _first_run(pool.layout)] for device in memory.devices]
         written = [urandom(first.numel()) for first in firsts]
-        for first, content in zip(firsts, written, strict=True):
-            first.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-        pool.memory.synchronize()
+        left: list[bytes] = []
+
+        def write() -> Future[None]:
+            for first, content in zip(firsts, written, strict=True):
+                first.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+            return memory.copy_async(lambda views: [])
+
+        def read_and_clear() -> None:
+            for first in firsts:
+                left.append(first.cpu().numpy().tobytes())
+                first.zero_()
+
+        if error := await pool.beside(write):
+            return f"writing to it fails: {error}"
         error, found = await self._ask(pool, session, firsts[0].numel())
         if error:
             return f"attaching to it fails: {error}"
-        for device, (first, content) in enumerate(zip(firsts, written, strict=True)):
+        if error := await pool.beside(read_and_clear):
+            return f"reading it fails: {error}"
+        for device, content in enumerate(written):
             if found[device] != hashlib.sha256(content).hexdigest():
                 return f"device {device}: who attaches reads other bytes than the daemon has written"
-            if not np.array_equal(first.cpu().numpy(), ~np.frombuffer(content, dtype=np.uint8)):
+            if left[device] != (~np.frombuffer(content, dtype=np.uint8)).tobytes():
                 return f"device {device}: the daemon reads other bytes than who attached has written"
-            first.zero_()
         return ""
 
     async def _ask(self, pool: Pool, session: ServedSession, nbytes: int) -> tuple[str, list[str]]:
@@ -100,9 +119,11 @@ class SelfTest:
             "geometry_fingerprint": pool.geometry.fingerprint.hex(),
         }
         by = "mmap" if pool.device_kind in HOST_MEMORY else "torch"
-        probe.stdin.write(json.dumps({"ticket": json.dumps(ticket), "nbytes": nbytes, "by": by}).encode() + b"\n")
-        await probe.stdin.drain()
-        line = await probe.stdout.readline()
+        line = b""
+        with suppress(ConnectionError):
+            probe.stdin.write(json.dumps({"ticket": json.dumps(ticket), "nbytes": nbytes, "by": by}).encode() + b"\n")
+            await probe.stdin.drain()
+            line = await probe.stdout.readline()
         if not line:
             return f"the process that attaches has ended with status {await probe.wait()}", []
         answer = json.loads(line)

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,18 @@ class StopSignals:
         for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._caught)
         return self
+
+    async def before_stop(self, work: Coroutine[None, None, None]) -> bool:
+        """Await `work`; False where a signal comes first, which cancels it. Raises what it raises."""
+        task, stopped = asyncio.create_task(work), asyncio.create_task(self.stop.wait())
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+            return False
+        task.result()
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

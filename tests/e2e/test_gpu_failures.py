@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+from cuda.bindings import runtime as cudart
 
 from radixd.client import Client, DeviceLost, RadixError, Session
 from radixd.client.attach import attach
@@ -153,6 +154,31 @@ def test_an_orderly_end_frees_nothing_that_a_client_has_open(start: Start, gpus:
     assert memory.views[0].buffer[5] == 77
     assert gpus.violations() == []
     memory.close()
+
+
+def test_nor_what_a_process_of_a_closed_session_has_open(start: Start, gpus: FakeGpus) -> None:
+    daemon = start(b="").serving()
+    session = session_of(daemon, "a")
+    memory = attach(session.ticket())
+    session.close()
+    daemon.process.terminate()
+    assert daemon.process.wait(PATIENCE_S) == 0
+    assert gpus.violations() == []
+    memory.close()
+
+
+def test_a_gpu_that_hangs_at_the_start_holds_up_neither_answers_nor_the_end(start: Start, gpus: FakeGpus) -> None:
+    cudart.cudaSetDevice(1)
+    _, taken = cudart.cudaMalloc(700 * MIB)
+    daemon = start(b="500MiB", wait=3600)
+    eventually(lambda: "waiting for at most" in daemon.log.read_text())
+    with gpus.paused(0):  # which pool a has its memory on
+        cudart.cudaFree(taken)
+        eventually(lambda: "opened by 'radixd self-test' in pool a" in daemon.log.read_text())
+        assert daemon.health() == NOT_SERVING
+        daemon.process.terminate()
+        assert daemon.process.wait(PATIENCE_S) == 0
+    gpus.forgive()  # what it held went with the process
 
 
 def test_a_gpu_that_falls_off_the_bus_stops_its_pool_alone(start: Start, gpus: FakeGpus) -> None:

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from radixd.client.attach import attach
 from radixd.client.attach_probe import answer
 from tests.e2e import daemon_process, estranged_daemon
 from tests.e2e.conftest import StartDaemon
-from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, eventually
+from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 POOL = """
@@ -58,19 +60,14 @@ def test_it_is_over_before_the_daemon_serves_and_leaves_nothing(
         assert not any(views.buffer.any() for views in memory.views), "page 0 is empty again"
 
 
-def test_nothing_is_ready_before_it(
-    start_daemon: StartDaemon, folder: Path, planted: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hold = folder / "hold"
-    hold.touch()
-    monkeypatch.setenv(estranged_daemon.HOLD, str(hold))
+def test_nothing_is_ready_before_it(start_daemon: StartDaemon, folder: Path, held: Path) -> None:
     daemon = start_daemon(*config(folder, "one"))
     eventually(lambda: "session 1 opened by 'radixd self-test'" in daemon.log.read_text())
     assert daemon.health() == daemon.health("radixd.v1.Cache") == NOT_SERVING
     with pytest.raises(grpc.RpcError) as refused:
         daemon.open_session()
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-    hold.unlink()
+    held.unlink()
     assert daemon.serving().health() == SERVING
 
 
@@ -89,6 +86,50 @@ def test_a_daemon_whose_only_pool_is_not_seen_does_not_start(
     assert daemon.process.wait(PATIENCE_S) == 1
     assert "radixd serve: pool estranged: its memory is lost: device 0" in daemon.log.read_text()
     assert not daemon.socket.exists()
+
+
+@pytest.fixture
+def held(folder: Path, planted: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """While it is there, no probe begins."""
+    hold = folder / "hold"
+    hold.touch()
+    monkeypatch.setenv(estranged_daemon.HOLD, str(hold))
+    return hold
+
+
+def probe_of(daemon: DaemonProcess, pool: str) -> int:
+    """The pid of the probe, once it is asked about the pool."""
+    eventually(lambda: f"opened by 'radixd self-test' in pool {pool}" in daemon.log.read_text())
+    pid = daemon.process.pid
+    (probe,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(probe)
+
+
+@pytest.mark.parametrize("end", ["killed", "silent"])
+def test_a_probe_that_gives_no_answer_says_nothing_about_the_next_pool(
+    start_daemon: StartDaemon, folder: Path, held: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    if end == "silent":
+        monkeypatch.setenv(estranged_daemon.PATIENCE, "5")
+    daemon = start_daemon(*config(folder, "one", "two"))
+    probe = probe_of(daemon, "one")
+    os.kill(probe, signal.SIGSTOP)
+    held.unlink()
+    if end == "killed":
+        os.kill(probe, signal.SIGKILL)
+    eventually(lambda: daemon.health("radixd.v1.Cache") == SERVING)
+    assert [daemon.health(f"pool.{name}") for name in ("one", "two")] == [NOT_SERVING, SERVING]
+    assert not Path(f"/proc/{probe}").exists()
+
+
+def test_a_stop_is_not_kept_waiting_for_it(start_daemon: StartDaemon, folder: Path, held: Path) -> None:
+    daemon = start_daemon(*config(folder, "one"))
+    probe = probe_of(daemon, "one")
+    daemon.process.terminate()
+    assert daemon.process.wait(PATIENCE_S) == 0
+    assert not Path(f"/proc/{probe}").exists()
+    assert not daemon.socket.exists()
+    assert not daemon.attach_socket.exists()
 
 
 @pytest.mark.parametrize("by", ["mmap", "torch"])
