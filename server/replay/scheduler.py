@@ -26,6 +26,9 @@ PATIENCE_SECONDS = 30.0
 RESTART_SECONDS = 120.0
 """How long a daemon may take to stop, to start again and to verify what its host tier holds."""
 
+RESTARTED = (SessionOver, Unreachable, Starting, Draining)
+"""What a call answers when the daemon is on its way out or in; attaching asks the new one before the session does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -73,7 +76,7 @@ def _run(job: Job, session: Session, journal: Journal, workload: Workload) -> bo
         else:
             engine = Engine(session, kernel, journal, requests, job.reconnects, import_from_peers=job.import_from_peers)
             engine.run()
-    except (SessionOver, Unreachable):
+    except RESTARTED:
         if not job.restarts:
             raise
         return False
@@ -87,7 +90,7 @@ def _reopen(session: Session) -> None:
         try:
             session.reopen(end - time.monotonic())
             return
-        except (SessionOver, Unreachable, Starting, Draining):
+        except RESTARTED:
             if time.monotonic() >= end:
                 raise
 
