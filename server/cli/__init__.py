@@ -36,7 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         text += f" (in a clone: pip install -e '.[{extra}]')"
         print(f"radixd {args.command}: {text}", file=sys.stderr)
         return ERROR
-    except CommandError as error:
+    except (
+        CommandError,
+        UnicodeEncodeError,
+    ) as error:  # of an argument that is no text
         print(f"radixd {args.command}: {error}", file=sys.stderr)
         return ERROR
     except BrokenPipeError:

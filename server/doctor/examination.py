@@ -63,6 +63,9 @@ def examine(evidence: Evidence) -> Diagnosis:
         except Untold as why:
             untold.append(f"{question} {why}")
             continue
+        except (ArithmeticError, LookupError, ValueError) as error:  # no daemon of this version has written that
+            untold.append(f"{question} these numbers make no sense: {error!r}")
+            continue
         if finding is None:
             denied.append(question)
         else:

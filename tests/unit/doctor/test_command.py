@@ -97,6 +97,16 @@ def test_a_part_of_a_scrape(capsys: Capture, tmp_path: Path) -> None:
     assert refused(capsys, "--metrics", str(saved)) == "there is no pool in the scrape: save all of /metrics"
 
 
+@pytest.mark.parametrize("value", [0.0, -7.0, 1e300])
+def test_numbers_that_no_daemon_has_written_answer_nothing(capsys: Capture, tmp_path: Path, value: float) -> None:
+    saved = tmp_path / "a.prom"
+    lines = [line if "epoch" in line or line[0] == "#" else f"{line.rpartition(' ')[0]} {value}" for line in
+             text().splitlines()]  # fmt: skip
+    saved.write_text("\n".join(lines) + "\n")
+    main(["doctor", "--expect", "1M", "--metrics", str(saved)])
+    assert "these numbers make no sense: " in capsys.readouterr().out
+
+
 def test_files_that_cannot_be_read(capsys: Capture, tmp_path: Path) -> None:
     assert refused(capsys, "--metrics", str(tmp_path / "no")) == f"{tmp_path / 'no'}: No such file or directory"
     assert refused(capsys, "--metrics", str(tmp_path)) == f"{tmp_path}: Is a directory"

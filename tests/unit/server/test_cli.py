@@ -81,6 +81,12 @@ def test_no_daemon_is_one_line_with_the_way_out(capsys: pytest.CaptureFixture[st
     )
 
 
+def test_bytes_that_are_no_text_are_one_line(capsys: pytest.CaptureFixture[str], no_daemon: str) -> None:
+    assert main(["health", "\udcff", "--target", no_daemon]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("radixd health: 'utf-8' codec can't encode")
+
+
 def test_config_check_prints_the_meaning_or_the_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "check"]) == 0
     assert "# 310 pages of 64, and page 0" in capsys.readouterr().out
