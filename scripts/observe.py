@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RADIXD = (str(Path(sys.executable).with_name("radixd")),)
 POOL = ("--geometry", "tiny", "--tokens", "100000", "--host-tokens", "150000")
-PROMETHEUS = "127.0.0.1:9090"
+PROMETHEUS_PORT = 9090
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 CONFIG = """\
@@ -63,6 +64,16 @@ class Observed:
                     continue
 
 
+def loopback_address(port: int) -> str:
+    """With that port, or with a free one where it is taken."""
+    try:
+        found = socket.create_server(("127.0.0.1", port))
+    except OSError:
+        found = socket.create_server(("127.0.0.1", 0))
+    with found:
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
 def start_prometheus(observed: Observed, folder: Path, target: str) -> str:
     """Its address, or why there is none."""
     found = subprocess.run((str(ROOT / "scripts/prometheus.sh"),), capture_output=True, text=True, check=False)
@@ -71,10 +82,11 @@ def start_prometheus(observed: Observed, folder: Path, target: str) -> str:
     config = folder / "prometheus.yml"
     config.write_text(CONFIG.format(rules=ROOT / "deploy" / "prometheus", target=target))
     program = str(Path(found.stdout.strip()) / "prometheus")
-    flags = (f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address={PROMETHEUS}")
+    address = loopback_address(PROMETHEUS_PORT)
+    flags = (f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address={address}")
     observed.start("prometheus", program, *flags)
     observed.wait_for("prometheus", "(Server is ready)")
-    return f"http://{PROMETHEUS}"
+    return f"http://{address}"
 
 
 def main() -> None:
