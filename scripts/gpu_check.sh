@@ -10,12 +10,21 @@ cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
 results=${1:-build/gpu_check}
-mkdir -p "$results"
 
-"$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || {
-    echo "gpu_check: $python has no torch that sees a GPU; set PYTHON to one that has" >&2
+why=$("$python" -c '
+try:
+    import torch
+except ImportError:
+    raise SystemExit("torch is not installed")
+if torch.version.cuda is None:
+    raise SystemExit(f"its torch {torch.__version__} was built without CUDA")
+if not torch.cuda.is_available():
+    raise SystemExit("its torch finds no NVIDIA driver, or no GPU")
+' 2>&1) || {
+    echo "gpu_check: $python has no torch that sees a GPU (${why##*$'\n'}); set PYTHON to one that has" >&2
     exit 2
 }
+mkdir -p "$results"
 "$python" -m venv --system-site-packages .venv-gpu
 .venv-gpu/bin/python -m pip install -q -e '.[server,attach,cuda]' pytest pytest-asyncio pytest-timeout
 

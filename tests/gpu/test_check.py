@@ -36,8 +36,26 @@ def test_every_measurement_is_taken(gpus: tuple[Gpu, ...], tmp_path: Path) -> No
     assert gpus[0].name in table
 
 
-def test_without_a_gpu_the_script_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHON", "/bin/false")
-    done = subprocess.run(["scripts/gpu_check.sh", str(tmp_path)], capture_output=True, text=True, check=False)
+TORCH = "__version__ = '2.9'\nclass version: cuda = {cuda}\nclass cuda: is_available = staticmethod(lambda: False)\n"
+
+
+@pytest.mark.parametrize(
+    ("torch", "why"),
+    [
+        ("raise ImportError", "torch is not installed"),
+        (TORCH.format(cuda="None"), "its torch 2.9 was built without CUDA"),
+        (TORCH.format(cuda="'13.0'"), "its torch finds no NVIDIA driver, or no GPU"),
+    ],
+)
+def test_without_a_gpu_the_script_says_what_is_missing(
+    torch: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text(torch)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHON", sys.executable)
+    results = tmp_path / "results"
+    done = subprocess.run(["scripts/gpu_check.sh", str(results)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "has no torch that sees a GPU" in done.stderr
+    assert (line := done.stderr).count("\n") == 1
+    assert f"has no torch that sees a GPU ({why})" in line
+    assert not results.exists()
