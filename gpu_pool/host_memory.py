@@ -21,9 +21,10 @@ def check_fits(parts: Mapping[str, int], root: Path = Path("/")) -> None:
     available, limit = available_host_bytes(root)
     if total <= available:
         return
-    named = ", ".join(f"{name}: {nbytes}" for name, nbytes in sorted(parts.items()))
+    named = ", ".join(f"{name}: {nbytes:,}" for name, nbytes in sorted(parts.items()))
     raise DeviceMemoryError(
-        f"{total} bytes of host memory are needed ({named}), but {limit} leaves {available}: "
+        f"{total:,} bytes of host memory are needed ({named}), but {limit} leaves {available:,} "
+        f"({available / 2**30:.2f} GiB): "
         "make the pools smaller or raise the limit"
     )
 

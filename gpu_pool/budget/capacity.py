@@ -13,12 +13,12 @@ def pool_bytes(free_bytes: int, fraction: float, scratch_bytes: int = 0) -> int:
     """
     checked_fraction(fraction)
     if free_bytes < 0:
-        raise BudgetError(f"free memory {free_bytes} bytes is negative")
+        raise BudgetError(f"free memory {free_bytes:,} bytes is negative")
     if scratch_bytes < 0:
-        raise BudgetError(f"scratch_bytes {scratch_bytes} is negative")
+        raise BudgetError(f"scratch_bytes {scratch_bytes:,} is negative")
     if scratch_bytes >= free_bytes:
         raise BudgetError(
-            f"scratch_bytes {scratch_bytes} leaves nothing of the {free_bytes} bytes that are free: "
+            f"scratch_bytes {scratch_bytes:,} leaves nothing of the {free_bytes:,} bytes that are free: "
             "free memory on the GPU, or shorten the engine's batches"
         )
     return int((free_bytes - scratch_bytes) * fraction)
@@ -38,7 +38,7 @@ class Shortfall:
     nbytes: int
 
     def __str__(self) -> str:
-        return f"{self.tokens} tokens ({self.pages} pages, {self.nbytes} bytes a device) are missing"
+        return f"{self.tokens:,} tokens ({self.pages:,} pages, {self.nbytes:,} bytes a device) are missing"
 
 
 def shortfall(context: int, pages: int, page_tokens: int, page_stride: int) -> Shortfall | None:

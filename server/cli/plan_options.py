@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from radixd.gpu_pool.budget import BudgetError
 from radixd.gpu_pool.budget.capacity import pool_bytes
 from radixd.gpu_pool.budget.cost import MAX_DCP, Cost, cost_of, with_index_layers, with_page_size
 from radixd.gpu_pool.budget.plan import Model, Plan, PoolSize
@@ -47,18 +48,24 @@ class Memory:
         cost = model.cost
         if self.tokens:
             pages = whole_pages(self.tokens, cost.page_tokens)
-            return PoolSize(cost, pages, (pages + 1) * cost.page_stride, f"{self.tokens} tokens")
+            return PoolSize(cost, pages, (pages + 1) * cost.page_stride, f"{self.tokens:,} tokens")
         if self.nbytes:
             return PoolSize(cost, usable_pages(self.nbytes, cost.page_stride), self.nbytes, both_units(self.nbytes))
         if not self.gpu_bytes:
             return None
+        if self.weights >= self.gpu_bytes:
+            gpu = both_units(self.gpu_bytes)
+            raise BudgetError(
+                f"--weights: {both_units(self.weights)} leave nothing of a GPU of {gpu}: give one GPU's share"
+            )
         scratch = question.scratch(model, self.logits_budget)
         left_free = self.scratch or (scratch.nbytes if scratch else 0)
         nbytes = pool_bytes(self.gpu_bytes - self.weights, self.fraction, left_free)
         weights = f"{both_units(self.weights)} of weights and " if self.weights else ""
+        untold = "" if self.weights else " (no weights given: counted as 0; say --weights)"
         origin = (
             f"{self.fraction:g} of what a GPU of {both_units(self.gpu_bytes)} has beside {weights}"
-            f"{both_units(left_free)} of scratch"
+            f"{both_units(left_free)} of scratch{untold}"
         )
         return PoolSize(cost, usable_pages(nbytes, cost.page_stride), nbytes, origin)
 
@@ -132,9 +139,9 @@ def _memory(table: Table) -> Memory:
     return Memory(
         tokens=table.get("tokens", plan_values.tokens, 0),
         nbytes=table.get("bytes", config_values.size, 0),
-        gpu_bytes=table.get("gpu-memory", config_values.size, 0),
+        gpu_bytes=table.get("gpu-memory", plan_values.gpu_size, 0),
         fraction=table.get("fraction", plan_values.fraction, FRACTION),
-        weights=table.get("weights", config_values.size, 0),
+        weights=table.get("weights", plan_values.gpu_size, 0),
         scratch=table.get("scratch", config_values.size, 0),
         host_tokens=table.get("host-tokens", plan_values.tokens, 0),
         host_bytes=table.get("host-bytes", config_values.size, 0),

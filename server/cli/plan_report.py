@@ -38,7 +38,9 @@ def _print_cost(plan: Plan) -> None:
     print(f"a slot is {cost.cell:,} bytes")
     print(f"a page is {cost.page_slots} slots, {cost.page_tokens} tokens, {cost.page_bytes:,} bytes{padded}")
     print(f"a request's last page wastes {cost.tail_waste:,} bytes on average")
-    print(f"{both_units(REFERENCE_BYTES)} hold {plan.reference_tokens:,} tokens and page 0\n")
+    if plan.pool is None:
+        print(f"{both_units(REFERENCE_BYTES)} hold {plan.reference_tokens:,} tokens and page 0")
+    print()
 
 
 def _print_contexts(plan: Plan) -> None:
@@ -58,7 +60,9 @@ def _print_contexts(plan: Plan) -> None:
             print(f"{plan.batch} × {_length(context.tokens)}: {pages:,} pages, {nbytes:,} bytes ({both_units(nbytes)})")
     if plan.model.indexer:
         longest = max(plan.contexts, key=lambda context: context.tokens)
-        print(f"a decode step at {_length(longest.tokens)} reads {longest.index_read_bytes:,} bytes of index K")
+        nbytes = longest.index_read_bytes
+        each = f"each request of {_length(longest.tokens)}"
+        print(f"a decode step reads {nbytes:,} bytes of index K ({both_units(nbytes)}) for {each}")
 
 
 def _print_pool(plan: Plan, pool: PoolSize) -> None:

@@ -7,8 +7,10 @@ from radixd.gpu_pool import fields
 from radixd.gpu_pool.budget import BudgetError
 from radixd.gpu_pool.budget.scratch import checked_fraction
 from radixd.gpu_pool.fields import FieldError
+from radixd.server import config_values
 
 MAX_TOKENS = 2**31
+MIN_GPU_BYTES = 2**20
 _TOKEN_UNITS = {"": 1, "K": 2**10, "M": 2**20}
 
 
@@ -20,6 +22,14 @@ def tokens(data: Mapping[str, object], key: str, where: str) -> int:
 def token_list(data: Mapping[str, object], key: str, where: str) -> tuple[int, ...]:
     """Numbers of tokens, with commas between them."""
     return tuple(_tokens(text, f"{where}{key}") for text in fields.text(data, key, where, limit=4096).split(","))
+
+
+def gpu_size(data: Mapping[str, object], key: str, where: str) -> int:
+    """Bytes of a GPU's memory, as a configuration's sizes are: too few for one lack their unit."""
+    nbytes = config_values.size(data, key, where)
+    if nbytes < MIN_GPU_BYTES:
+        raise FieldError(f"{where}{key}: {nbytes:,} bytes are less than any GPU has: say the unit, as in 141GB")
+    return nbytes
 
 
 def whole(low: int, high: int) -> Callable[[Mapping[str, object], str, str], int]:

@@ -202,8 +202,8 @@ def test_pools_that_do_not_fit_together_are_refused_with_their_sum(start_daemon:
     page = 3_452_160
     device, host = 101 * page, (30_000_000 // P + 1) * page
     text = daemon.log.read_text()
-    assert f"{device + host} bytes of host memory are needed" in text
-    assert f"host tier of pool default: {host}, pool default: {device}" in text
+    assert f"{device + host:,} bytes of host memory are needed" in text
+    assert f"host tier of pool default: {host:,}, pool default: {device:,}" in text
 
 
 def test_a_snapshot_is_taken_on_demand_and_one_scrape_adds_up(start_daemon: StartDaemon, state: Path) -> None:

@@ -10,7 +10,7 @@ GLM = load_geometry("glm-5.3")
 def test_a_million_token_pool_cannot_hold_one_1m_request() -> None:
     missing = shortfall(1_048_576, pages_for_tokens(GLM, 1_000_000), 64, 3_452_160)
     assert missing == Shortfall(pages=759, tokens=48_576, nbytes=759 * 3_452_160)
-    assert str(missing) == "48576 tokens (759 pages, 2620189440 bytes a device) are missing"
+    assert str(missing) == "48,576 tokens (759 pages, 2,620,189,440 bytes a device) are missing"
 
 
 def test_a_1_1_million_token_pool_holds_one_and_51392_tokens_more() -> None:

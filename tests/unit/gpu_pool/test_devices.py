@@ -89,7 +89,7 @@ def test_a_second_process_sees_our_writes_and_we_see_its() -> None:
 def test_more_memory_than_there_is_is_refused_at_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radixd.gpu_pool.host_memory.available_host_bytes", lambda root: (MIB, "memory.max"))
     CpuDevice(MIB).close()
-    with pytest.raises(DeviceMemoryError, match=f"{MIB + 1} bytes .* but memory.max leaves {MIB}"):
+    with pytest.raises(DeviceMemoryError, match=f"{MIB + 1:,} bytes .* but memory.max leaves {MIB:,}"):
         CpuDevice(MIB + 1)
 
 
@@ -177,9 +177,9 @@ def test_all_pools_together_must_fit_and_the_sum_is_named(tmp_path: Path, order:
     with pytest.raises(DeviceMemoryError) as refused:
         check_fits(_node(12 * GIB, order), machine)
     total = 8 * (12 * GIB + 12 * GIB // 10)
-    assert str(refused.value).startswith(f"{total} bytes of host memory are needed (pool 0: {12 * GIB}, ")
-    assert f"pool 7 index: {12 * GIB // 10})" in str(refused.value)
-    assert f"pod/memory.max leaves {100 * GIB}: make the pools smaller" in str(refused.value)
+    assert str(refused.value).startswith(f"{total:,} bytes of host memory are needed (pool 0: {12 * GIB:,}, ")
+    assert f"pool 7 index: {12 * GIB // 10:,})" in str(refused.value)
+    assert f"pod/memory.max leaves {100 * GIB:,} (100.00 GiB): make the pools smaller" in str(refused.value)
 
 
 def test_this_machine_has_room() -> None:

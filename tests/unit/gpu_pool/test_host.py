@@ -168,7 +168,7 @@ def test_only_what_a_file_newly_takes_of_memory_counts(tmp_path: Path, monkeypat
     assert new_memory_bytes(path, MIB) == 0
     monkeypatch.setattr("radixd.gpu_pool.host_memory.available_host_bytes", lambda root: (MIB, "memory.max"))
     HostFile(path, 2 * MIB).close()
-    with pytest.raises(DeviceMemoryError, match=f"{2 * MIB} bytes of host memory are needed .host pages in {path}"):
+    with pytest.raises(DeviceMemoryError, match=f"{2 * MIB:,} bytes of host memory are needed .host pages in {path}"):
         HostFile(path, 4 * MIB)
 
 

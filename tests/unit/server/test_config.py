@@ -200,8 +200,8 @@ def test_a_bad_geometry_hides_no_other_mistake(tmp_path: Path) -> None:
         ('tokens = 64\nname = "a b"', "name: 'a b' may hold"),
         (
             "tokens = 640\nmax_context = 705",
-            "max_context: 705 tokens do not fit the pool's 640: 65 tokens (2 pages, 10752 bytes a device) are missing; "
-            "set tokens = 768 or more",
+            "max_context: 705 tokens do not fit the pool's 640: 65 tokens (2 pages, 10,752 bytes a device) are missing"
+            "; set tokens = 768 or more",
         ),
         ("tokens = true", "expected an integer"),
         (f'bytes = "{"9" * 400}GiB"', "expected a number of bytes"),

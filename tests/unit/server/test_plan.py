@@ -70,6 +70,19 @@ def test_a_gpu_a_batch_and_everything_else_on_paper(capsys: Capture) -> None:
     assert "at most 1,303,232 tokens a request, or a pool of 2,097,152 tokens" in text
 
 
+def test_weights_that_nobody_gave_are_told_and_a_pool_is_the_only_capacity(capsys: Capture) -> None:
+    assert main(["plan", "--gpu-memory", "141GB"]) == 0
+    without = capsys.readouterr().out
+    assert "no weights given: counted as 0; say --weights" in without
+    assert "100.00 GB" not in without
+    assert main(["plan", "--gpu-memory", "141GB", "--weights", "1GB"]) == 0
+    assert "no weights given" not in capsys.readouterr().out
+    assert main(["plan"]) == 0
+    alone = capsys.readouterr().out
+    assert "100.00 GB = 93.13 GiB hold 1,853,824 tokens" in alone
+    assert "of index K (2.91 GB = 2.71 GiB) for each request of 1M" in alone
+
+
 def test_dcp_is_told_to_be_sglangs_rule(capsys: Capture) -> None:
     assert main(["plan", "--dcp", "8", "--bytes", "100GB"]) == 0
     assert "vLLM 0.32 shards it" in capsys.readouterr().out
@@ -168,9 +181,13 @@ def test_a_padded_stride_changes_no_page_but_its_place(capsys: Capture) -> None:
         (("--gpu-memory", "141GB", "--fraction", "nan"), "--fraction: fraction nan is outside (0, 1]"),
         (("--gpu-memory", "141GB", "--fraction", "most"), "--fraction: expected a number such as 0.9, got 'most'"),
         (("--gpu-memory", "-5GB"), "--gpu-memory: expected a number of bytes"),
+        (("--gpu-memory", "141"), "--gpu-memory: 141 bytes are less than any GPU has: say the unit, as in 141GB"),
         (("--gpu-memory", "-5"), "--gpu-memory: expected a number of bytes"),
-        (("--gpu-memory", "2GB", "--weights", "3GB"), "free memory -1000000000 bytes is negative"),
-        (("--gpu-memory", "2GB", "--scratch", "2GB"), "scratch_bytes 2000000000 leaves nothing"),
+        (
+            ("--gpu-memory", "2GB", "--weights", "3GB"),
+            "--weights: 3.00 GB = 2.79 GiB leave nothing of a GPU of 2.00 GB",
+        ),
+        (("--gpu-memory", "2GB", "--scratch", "2GB"), "scratch_bytes 2,000,000,000 leaves nothing"),
         (("--bytes", "-1"), "--bytes: expected a number of bytes"),
         (("--bytes", "1KB"), "1000 bytes hold no usable page: 6904320 are needed"),
         (("--tokens", "63"), "63 tokens are less than one page of 64"),
@@ -273,5 +290,7 @@ def test_the_same_sizes_as_flags_plan_the_same_pages(tmp_path: Path, capsys: Cap
 def test_a_configurations_mistakes_are_named_with_its_file(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "radixd.toml"
     path.write_text("[[pools]]\ntokens = 6400\nmax_context = 6401")
-    expected = f"{path}: pools[0].max_context: 6401 tokens do not fit the pool's 6400: 1 tokens (1 pages, 3452160 bytes"
+    expected = (
+        f"{path}: pools[0].max_context: 6401 tokens do not fit the pool's 6400: 1 tokens (1 pages, 3,452,160 bytes"
+    )
     assert refused(capsys, "--config", str(path)).startswith(expected)
