@@ -8,6 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from radixd.server.replay.counted import counted
 from radixd.server.replay.fleet import Results
 
 LINE_SECONDS = 5.0
@@ -32,7 +33,8 @@ class ProgressLine:
     def show(self, results: Results) -> None:
         """Called as often as you like."""
         ended, tally = len(results.outcomes), results.tally
-        text = f"{tally.bytes_verified / 1e9:,.1f} GB verified, {tally.mismatches} mismatches, {results.kills} kills"
+        verified = f"{tally.bytes_verified / 1e9:,.1f} GB verified"
+        text = f"{verified}, {tally.mismatches:,} mismatches, {counted(results.kills, 'kill')}"
         self._bar.update(self._task, completed=ended, description=text)
         if self._bar.disable and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_SECONDS

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 
 from radixd.server.cli.output import print_table
+from radixd.server.replay.counted import counted
 from radixd.server.replay.fleet import Results
 from radixd.server.replay.hits import Hits
 from radixd.server.replay.page_counts import PageCounts
@@ -138,12 +139,13 @@ class Report:
         outside = f" and {results.outside_kills} from outside" if results.outside_kills else ""
         yield (
             "faults",
-            f"{results.kills} kills{outside}, {results.count('aborted')} aborts, {tally.rollbacks} rollbacks, "
-            f"{tally.reconnects} reconnects, {results.restarts} restarts",
+            f"{counted(results.kills, 'kill')}{outside}, {counted(results.count('aborted'), 'abort')}, "
+            f"{counted(tally.rollbacks, 'rollback')}, {counted(tally.reconnects, 'reconnect')}, "
+            f"{counted(results.restarts, 'restart')}",
         )
         yield (
             "preemptions",
-            f"{tally.preemptions} preemptions: {tally.offloads} offloaded, {tally.restores} restored, "
+            f"{counted(tally.preemptions, 'preemption')}: {tally.offloads} offloaded, {tally.restores} restored, "
             f"{tally.preemptions - tally.offloads} computed again",
         )
         yield (

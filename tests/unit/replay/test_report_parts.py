@@ -2,6 +2,7 @@
 
 import pytest
 
+from radixd.server.replay.counted import counted
 from radixd.server.replay.hits import Hits
 from radixd.server.replay.journal import Journal
 from radixd.server.replay.latency import Latencies
@@ -33,6 +34,10 @@ def test_tallies_add_up_and_keep_a_few_texts() -> None:
     assert len(one.mismatch_texts) == MAX_MISMATCH_TEXTS
     assert one.latencies["acquire"].samples == 2
     assert one.latencies["release"].samples == 1
+
+
+def test_one_thing_is_no_plural() -> None:
+    assert [counted(number, "kill") for number in (0, 1, 2, 1000)] == ["0 kills", "1 kill", "2 kills", "1,000 kills"]
 
 
 def test_a_journal_sends_each_thing_once() -> None:
