@@ -3,11 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from textwrap import fill
 
 from radixd.server.cli.doctor_reading import Reading
 from radixd.server.cli.output import print_table
 from radixd.server.doctor.examination import Diagnosis
 from radixd.server.doctor.finding import Finding
+
+WIDTH = 100
 
 
 def report_json(reading: Reading, diagnoses: Sequence[Diagnosis]) -> str:
@@ -33,7 +36,8 @@ def print_report(reading: Reading, diagnoses: Sequence[Diagnosis]) -> None:
         print(f"\npool {diagnosis.pool}: " + (f"{count} finding{'s' * (count != 1)}" if count else "nothing found"))
         for finding in diagnosis.findings:
             _print_finding(finding)
-        print("\n  no: " + " · ".join(diagnosis.denied))
+        no = " · ".join(diagnosis.denied)
+        print("\n" + fill(no, WIDTH, initial_indent="  no: ", subsequent_indent=" " * 6, break_long_words=False))
         for line in diagnosis.untold:
             print(f"  not told: {line}")
 

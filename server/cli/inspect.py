@@ -64,6 +64,12 @@ def _print(found: "Inspection") -> None:
     if found.bad_record:
         print(f"  ends early at {found.bad_record}; the last {found.ignored_bytes:,} bytes do not count")
     print("  ended in order" if found.clean else "  not ended in order: the daemon runs, or was killed")
-    rows = [(namespace.digest, namespace.model, namespace.pages) for namespace in found.namespaces]
+    rows = [(namespace.digest, _with_text(namespace.model), namespace.pages) for namespace in found.namespaces]
     if rows:
         print_table(("NAMESPACE", "MODEL", "PAGES"), rows)
+
+
+def _with_text(model: str) -> str:
+    """A digest in hex, and what it spells where it was made of text."""
+    text = bytes.fromhex(model).decode("ascii", "replace")
+    return f"{model} ({text})" if text and text.isascii() and text.isprintable() else model

@@ -183,10 +183,12 @@ class SessionRegistry(Generic[PoolT]):
         """
         session = self._live.get(session_id) or self._retired.get(session_id)
         if session is None:
-            message = f"no session {session_id}: it never was, or has ended and holds nothing; see ListSessions"
+            message = f"no session {session_id}: it never was, or has ended and holds nothing; see `radixd sessions`"
             raise Refusal(Reason.NO_SESSION, message)
         if session.opening.client_name != client_name:
-            message = f"client_name: {client_name[:64]!r} is not the name of session {session_id}; see ListSessions"
+            message = (
+                f"client_name: {client_name[:64]!r} is not the name of session {session_id}; see `radixd sessions`"
+            )
             raise Refusal(Reason.BAD_FIELD, message, field="client_name")
         if not session.ended:
             self._end(session, "reaped", proved_gone=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from radixd.server.cli import main
+from radixd.server.cli.doctor_report import WIDTH
 from radixd.server.cli.doctor_saved import is_url
 from tests.unit.doctor.saved import HEALTHY, text
 
@@ -27,6 +28,9 @@ def test_a_healthy_scrape(capsys: Capture) -> None:
     out = capsys.readouterr().out
     assert out.startswith(f"{HEALTHY}, counted since the daemon's start\n\npool default: nothing found\n")
     assert "  no: is it stopped? · does its ledger not add up? · " in out
+    denied = out.partition("  no: ")[2].partition("\n  not told:")[0].splitlines()
+    assert len(denied) > 1
+    assert all(len(line) <= WIDTH for line in denied)
 
 
 def test_a_finding_for_people_and_for_programs(capsys: Capture, tmp_path: Path) -> None:

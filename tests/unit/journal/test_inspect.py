@@ -31,6 +31,7 @@ def test_a_snapshot_is_shown(state: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"3 of 16 host pages are live: {3 * PAGE_BYTES} bytes" in shown
     assert shown.count("  ended in order") == shown.count("  not ended in order") == 1
     assert NAMESPACE.digest() in shown
+    assert f"{b'model'.hex()} (model)" in shown
     assert "salt of a tenant" not in shown
 
 
