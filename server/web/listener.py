@@ -1,6 +1,7 @@
 """The HTTP listener: uvicorn on a thread of its own."""
 
 import asyncio
+import errno
 import logging
 import socket
 import threading
@@ -58,13 +59,11 @@ def _bind(address: Address) -> socket.socket:
         return _bound(address.host, address.port)
     except OSError as error:
         # By identity: an equal address, from a flag or a file, was asked for.
-        if address is not DEFAULT_METRICS:
+        if address is not DEFAULT_METRICS or error.errno != errno.EADDRINUSE:
             raise
         instead = _bound(address.host, 0)
-        port, why = instead.getsockname()[1], error.strerror
-        log.warning(
-            "cannot serve metrics on %s (%s): they are on port %d; choose one with --metrics", address, why, port
-        )
+        port = instead.getsockname()[1]
+        log.warning("%s is taken: the status page and metrics are on port %d; choose one with --metrics", address, port)
         return instead
 
 
