@@ -10,9 +10,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from radixd.server.config import DEFAULT_METRICS, Address
+from radixd.server.web.bounded_http import BoundedHttp
 
 CONNECTIONS = 256
-"""More at once are answered 503: none of them may use up the descriptors that schedulers need."""
+"""More at once are answered 503."""
 
 BACKLOG = 128
 
@@ -30,7 +31,7 @@ class WebListener:
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http="h11",
+            http=BoundedHttp,
             ws="none",
             lifespan="off",
             log_config=None,

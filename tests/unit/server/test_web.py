@@ -6,7 +6,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.message import Message
 
 import pytest
@@ -21,7 +21,7 @@ from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
-from radixd.server.web import WebListener, app, listener, loop_reader, serve_web
+from radixd.server.web import WebListener, app, bounded_http, listener, loop_reader, serve_web
 
 ANYWHERE = Address("127.0.0.1", 0)
 
@@ -179,3 +179,28 @@ async def test_nothing_can_be_changed(pool: Pool) -> None:
         request = urllib.request.Request(f"http://{web.address}/state.json", method="POST", data=b"{}")
         with pytest.raises(urllib.error.HTTPError, match="405"):
             await asyncio.to_thread(urllib.request.urlopen, request)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /healthz HTTP/1.1\r\nHost: loc", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET"]
+)
+async def test_who_asks_nothing_more_is_not_kept(pool: Pool, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr(bounded_http, "QUIET_SECONDS", 0.05)
+    async with served(pool, Gate()) as web:
+        reader, writer = await asyncio.open_connection(web.address.host, web.address.port)
+        writer.write(said)
+        answer = await asyncio.wait_for(reader.read(), 60)
+        assert answer.startswith(b"HTTP/1.1 200" if b"\r\n\r\n" in said else b"")
+        writer.close()
+
+
+async def test_connections_are_bounded_whether_or_not_they_ask(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "MOST", 2)
+    async with served(pool, Gate()) as web:
+        opened = [await asyncio.open_connection(web.address.host, web.address.port) for _ in range(3)]
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(opened[2][0].read(), 60) == b""
+        opened[0][1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await asyncio.wait_for(opened[0][0].readline(), 60)).startswith(b"HTTP/1.1 200")
+        for _, writer in opened:
+            writer.close()

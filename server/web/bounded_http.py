@@ -1,0 +1,36 @@
+"""HTTP whose connections cost the daemon a bounded number of descriptors: schedulers need the others."""
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+MOST = 512
+"""Connections. One more is not heard: what asks nothing cannot be told 503."""
+
+QUIET_SECONDS = 10.0
+"""A connection without a new request for so long is closed, also in the middle of one's head."""
+
+
+class BoundedHttp(H11Protocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, or refuse to."""
+        super().connection_made(transport)
+        self._seen: RequestResponseCycle | None = None
+        self._look = self.loop.call_later(QUIET_SECONDS, self._close_if_quiet)
+        if len(self.connections) > MOST:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._look.cancel()
+        super().connection_lost(exc)
+
+    def _close_if_quiet(self) -> None:
+        under_way = self.cycle is not None and not self.cycle.response_complete
+        if self.cycle is self._seen and not under_way:
+            self.transport.close()
+            return
+        self._seen = self.cycle
+        self._look = self.loop.call_later(QUIET_SECONDS, self._close_if_quiet)
