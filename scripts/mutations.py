@@ -449,8 +449,8 @@ MUTATIONS = (
     Mutation(
         "call a process gone that a forked child outlives",
         "server/holder.py",
-        "        if not self._waiting_for:\n",
-        "        if self._waiting_for:\n",
+        "        self._waiting_for.discard(what)\n        if not self._waiting_for:\n",
+        "        self._waiting_for.discard(what)\n        if self._waiting_for:\n",
         "tests/unit/server/test_holder.py::test_gone_means_ended_and_disconnected",
     ),
     Mutation(
