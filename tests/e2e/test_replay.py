@@ -39,7 +39,7 @@ def test_kills_aborts_rejected_drafts_and_reconnects_leave_every_byte_right(fold
     assert report["mismatches"] == report["unfinished"] == report["never_fit"] == 0
     assert report["finished"] == 75
     assert report["aborts"] == 5
-    assert report["kills"] == 2
+    assert report["kills"] in (1, 2), "two are due; on a busy machine all may have ended before the second"
     assert report["ledger_ok"]
     assert report["evicted_pages"] > 200, "the pool was not turned over"
     assert report["hit_tokens"] > 0
