@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
 from radixd.client.connection import AttachConnection, connect
@@ -28,6 +28,9 @@ from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.mapping import MappingError, map_buffer
 from radixd.gpu_pool.views import PoolViews, torch_views
 
+if TYPE_CHECKING:
+    from radixd.gpu_pool.cuda.attached import AttachedGpu
+
 _open: WeakSet["Attachment"] = WeakSet()
 _open_lock = threading.Lock()
 
@@ -41,11 +44,16 @@ class Attachment:
     """
 
     def __init__(
-        self, connection: AttachConnection, attach_socket: str, buffers: Sequence[torch.Tensor], unmap: ExitStack
+        self,
+        connection: AttachConnection,
+        attach_socket: str,
+        buffers: Sequence[torch.Tensor],
+        gpus: Sequence["AttachedGpu"],
     ) -> None:
         self._connection = connection
         self._views = tuple(torch_views(buffer, connection.reply.layout) for buffer in buffers)
-        self._unmap = unmap
+        self._gpus = tuple(gpus)
+        self._closed = False
         self._void: Exception | None = None
         self.attach_socket = attach_socket
         self.epoch = connection.reply.epoch
@@ -73,13 +81,15 @@ class Attachment:
     def close(self) -> None:
         """Drop the views, wait for the GPUs, unmap, then end the connection. Idempotent.
 
-        Drop every tensor taken from the views first: a ResourceWarning tells of those that keep GPU memory taken.
+        Drop every tensor taken from the views first: a ResourceWarning tells of those that keep GPU memory taken, and
+        with it the connection, by which the daemon knows that it is.
         """
         if self._void is None:
             self._void = RuntimeError("this attachment was closed: attach again")
         self._views = ()
-        self._unmap.close()
-        self._connection.close()
+        if not self._closed:
+            self._closed = True
+            _let_go(self._gpus, self._connection)
 
     def __enter__(self) -> Self:
         return self
@@ -108,16 +118,16 @@ def attach(ticket: AttachTicket, role: Role = "worker", ranks: Sequence[int] | N
         wanted = range(len(devices)) if ranks is None else ranks
         if any(not 0 <= rank < len(devices) for rank in wanted):
             raise ValueError(f"ranks {list(wanted)}: the pool has devices 0 to {len(devices) - 1}")
-        unmap = ExitStack()
-        undo.enter_context(unmap)
+        gpus: list[AttachedGpu] = []
+        undo.callback(lambda: _let_go(gpus, connection))
         buffers: list[torch.Tensor] = []
         undo.callback(buffers.clear)
         try:
-            buffers.extend(_map(devices[rank], unmap) for rank in wanted)
+            buffers.extend(_map(devices[rank], gpus) for rank in wanted)
         except MappingError as error:
             raise CannotMap(str(error)) from error
         connection.close_handles()
-        attachment = Attachment(connection, ticket.attach_socket, buffers, unmap)
+        attachment = Attachment(connection, ticket.attach_socket, buffers, gpus)
         undo.pop_all()
     with _open_lock:
         _open.add(attachment)
@@ -133,13 +143,29 @@ def _end_earlier(ticket: AttachTicket) -> None:
         attachment.close()
 
 
-def _map(handle: Handle, unmap: ExitStack) -> torch.Tensor:
-    """Flat uint8; on torch's meta device for a pool without memory. `unmap` gets what gives a GPU's memory up."""
+def _let_go(gpus: Sequence["AttachedGpu"], connection: AttachConnection) -> None:
+    """Unmap, and end the connection once nothing is mapped any more: at its end the daemon may free the memory."""
+    mapped = len(gpus)
+
+    def unmapped() -> None:
+        nonlocal mapped
+        mapped -= 1
+        if not mapped:
+            connection.close()
+
+    for gpu in gpus:
+        gpu.close(unmapped)
+    if not gpus:
+        connection.close()
+
+
+def _map(handle: Handle, gpus: list["AttachedGpu"]) -> torch.Tensor:
+    """Flat uint8; on torch's meta device for a pool without memory. `gpus` gets what gives a GPU's memory up."""
     if handle.gpu is not None:
         from radixd.gpu_pool.cuda.attached import AttachedGpu
 
         attached = AttachedGpu(handle.gpu, handle.nbytes)
-        unmap.callback(attached.close)
+        gpus.append(attached)
         return attached.buffer
     if handle.fd is not None:
         return map_buffer(handle.fd, handle.nbytes)

@@ -45,7 +45,8 @@ class AttachedGpu:
             ) from error
         memory = DeviceBytes(base + handle.offset, nbytes)
         # Runs when the last tensor over the memory is gone: a mapping that went before would leave it dangling.
-        self._unmapping = weakref.finalize(memory, _beside, lambda: _close(self._gpu, base))
+        self._then: list[Callable[[], None]] = []
+        self._unmapping = weakref.finalize(memory, _unmap, self._gpu, base, self._then)
         self._unmapping.atexit = False  # the driver unmaps what a process leaves
         try:
             self._buffer = memory.tensor(self._gpu.ordinal)
@@ -57,14 +58,18 @@ class AttachedGpu:
         """Flat uint8 on the GPU."""
         return self._buffer
 
-    def close(self) -> None:
+    def close(self, then: Callable[[], None]) -> None:
         """Let go of the memory: waits for the GPU and unmaps, at once or when the last tensor over it is gone.
 
-        A ResourceWarning says that there still are such tensors, in this process.
+        A ResourceWarning says that there still are such tensors, in this process. Once only.
+
+        Args:
+            then: called once it is unmapped, on whichever thread drops the last tensor.
         """
         nbytes = self._buffer.numel()
+        self._then.append(then)
         self._buffer = torch.empty(0, dtype=torch.uint8)
-        if nbytes and self._unmapping.alive:
+        if self._unmapping.alive:
             warnings.warn(
                 f"tensors of an attached pool outlive its attachment: {nbytes} bytes of GPU {self._gpu.uuid} stay "
                 "taken, also from the daemon's next start, until they are dropped",
@@ -93,6 +98,12 @@ def _open(gpu: Gpu, ipc: bytes) -> int:
     handle = cudart.cudaIpcMemHandle_t()
     ctypes.memmove(handle.getPtr(), ipc, len(ipc))
     return get(cudart.cudaIpcOpenMemHandle, handle, cudart.cudaIpcMemLazyEnablePeerAccess)
+
+
+def _unmap(gpu: Gpu, base: int, then: list[Callable[[], None]]) -> None:
+    _beside(lambda: _close(gpu, base))
+    for call in then:
+        call()
 
 
 def _close(gpu: Gpu, base: int) -> None:

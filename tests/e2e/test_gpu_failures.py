@@ -156,6 +156,22 @@ def test_an_orderly_end_frees_nothing_that_a_client_has_open(start: Start, gpus:
     memory.close()
 
 
+def test_nor_what_a_tensor_keeps_open_beyond_its_attachment(start: Start, gpus: FakeGpus) -> None:
+    daemon = start().serving()
+    session = session_of(daemon, "a")
+    kept = session.attach().views[0].page_rows[0]
+    attachment = session.attach()
+    with pytest.warns(ResourceWarning, match="outlive"):
+        session.close()
+    attachment.close()
+    kept[3].fill_(7)
+    daemon.process.terminate()
+    assert daemon.process.wait(PATIENCE_S) == 0
+    assert (kept[3] == 7).all()
+    assert gpus.violations() == []
+    del kept
+
+
 def test_nor_what_a_process_of_a_closed_session_has_open(start: Start, gpus: FakeGpus) -> None:
     daemon = start(b="").serving()
     session = session_of(daemon, "a")

@@ -32,14 +32,14 @@ def replay(folder: Path, *flags: str) -> tuple[int, dict[str, object]]:
 
 def test_kills_aborts_rejected_drafts_and_reconnects_leave_every_byte_right(folder: Path) -> None:
     status, report = replay(
-        folder, *POOL, "--requests", "80", "--schedulers", "2", "--kill-every", "30", "--aborts", "5",
+        folder, *POOL, "--requests", "80", "--schedulers", "2", "--kill-every", "20", "--aborts", "5",
         "--rollbacks", "5", "--reconnects", "2", "--layout", "layer_first",
     )  # fmt: skip
     assert status == 0, report
     assert report["mismatches"] == report["unfinished"] == report["never_fit"] == 0
     assert report["finished"] == 75
     assert report["aborts"] == 5
-    assert report["kills"] in (1, 2), "two are due; on a busy machine all may have ended before the second"
+    assert report["kills"] >= 2, "three are due; all may have ended before the last one"
     assert report["ledger_ok"]
     assert report["evicted_pages"] > 200, "the pool was not turned over"
     assert report["hit_tokens"] > 0
