@@ -32,6 +32,8 @@ class Copier:
 
     def __init__(self, pool: str = "") -> None:
         """`pool` is whose copies they are, for the log."""
+        self.before_failure: Callable[[], None] = lambda: None
+        """Called on the loop before a failure is told: whoever is told may free or shorten something."""
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._queue: PriorityQueue[tuple[Urgency, int, Work, Done]] = PriorityQueue()
@@ -90,6 +92,11 @@ class Copier:
             log.error("pool %s: a copy failed", self._pool, exc_info=problem, extra={"pool": self._pool})
             error = f"{type(problem).__name__}: {problem}"
         try:
-            self._loop.call_soon_threadsafe(done, error)
+            self._loop.call_soon_threadsafe(self._tell, done, error)
         except RuntimeError:  # the loop is closed: nobody waits for copies any more
             pass
+
+    def _tell(self, done: Done, error: str) -> None:
+        if error:
+            self.before_failure()
+        done(error)

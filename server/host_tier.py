@@ -10,7 +10,7 @@ from radixd.gpu_pool.layout import Layout
 from radixd.server.cache.results import CopyKind, CopyPlan
 from radixd.server.copier import Copier, Urgency
 from radixd.server.host_journal import HostJournal
-from radixd.server.sessions.fault import guarded, lose_pool
+from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.served_pool import ServedPool, Snapshot
 from radixd.server.traffic import Traffic
 from radixd.server.warm_start import HOST_PAGES, Found, adopt, read_state
@@ -138,8 +138,6 @@ class HostTier:
         return load_pages(self._memory, self._host, plan.host_pages, plan.device_pages)
 
     def _finish(self, plan: CopyPlan, error: str) -> None:
-        if error and self._memory is not None and self._memory.lost is not None:
-            lose_pool(self._pool, self._memory.lost)  # before the copy's failure frees anything
         if self._pool.broken is not None:
             return
         with guarded(self._pool, f"finishing a copy ({plan.kind})"):

@@ -56,6 +56,7 @@ class Pool:
         self._state_dir = config.host.state_dir
         self._epoch = epoch
         self._device = DeviceTier(config, copier, self.traffic)
+        copier.before_failure = self._look_after_memory  # a pool whose memory is lost frees nothing more
         self.imports = PeerImports(self, copier, self.traffic)
         self.tier = HostTier(self, self._state_dir, copier, self.traffic) if config.host.pages else None
 
@@ -139,13 +140,7 @@ class Pool:
 
     def run_move(self, plan: MovePlan, done: Callable[[str], None]) -> None:
         """See ServedPool."""
-
-        def ended(error: str) -> None:
-            if error:
-                self._look_after_memory()
-            done(error)
-
-        self._device.run_move(plan, ended)
+        self._device.run_move(plan, done)
 
     def turn(self) -> None:
         """See ServedPool."""

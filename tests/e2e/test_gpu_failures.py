@@ -227,6 +227,20 @@ def test_a_sticky_error_under_a_copy_frees_and_publishes_nothing(start: Start, g
         works(other)
 
 
+def test_a_sticky_error_under_an_import_frees_nothing_here_and_the_loan_there(start: Start, gpus: FakeGpus) -> None:
+    daemon = start().serving()
+    borrower, lender = session_of(daemon, "a"), session_of(daemon, "b")
+    prompt = np.arange(9 * P, dtype=np.uint32)
+    lender.acquire(prompt).release(publish_to=9 * P)
+    gpus.fail("stream", "cudaErrorIllegalAddress", gpu=0, pid=daemon.process.pid)
+    assert borrower.acquire(prompt, import_from_peers=True).peer_tokens == 8 * P
+    eventually(lambda: daemon.health("pool.a") == NOT_SERVING)
+    a, b = occupancy(daemon)
+    assert (a.device.protected, a.device.leased) == (8, 1), "what had not arrived was given away"
+    assert (b.device.evictable, b.device.protected) == (9, 0)
+    lender.close()
+
+
 def test_a_gpu_that_hangs_is_told_of_and_forgiven(start: Start, gpus: FakeGpus) -> None:
     daemon = start().serving()
     session = session_of(daemon, "a")

@@ -111,3 +111,21 @@ async def test_an_end_waits_only_so_long_for_what_does_not_end() -> None:
     hold.set()
     never.set_result(None)
     assert Copier().close(60)
+
+
+async def test_before_a_failure_is_told_somebody_may_look_what_has_failed() -> None:
+    copier, told, everything = Copier(), list[str](), asyncio.Event()
+    copier.before_failure = lambda: told.append("looked")
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    def last(error: str) -> None:
+        told.append(error)
+        everything.set()
+
+    copier.submit(lambda: None, told.append)
+    copier.submit(fail, last)
+    await everything.wait()
+    assert told == ["", "looked", "ValueError: no"]
+    assert copier.close(60)
