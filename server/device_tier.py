@@ -96,7 +96,7 @@ class DeviceTier:
 
     def tick(self) -> None:
         """Time has passed."""
-        if self._watch is not None:
+        if self._watch is not None and self.lost is None:  # a GPU that is lost has nothing more to say
             self._watch.tick()
 
     def _ask(self) -> Future[None]:

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from radixd.gpu_pool.handle import DeviceKind
+from radixd.server import gpu_watch
 from radixd.server.allocation import PoolMemoryError
 from radixd.server.cache.results import MovePlan
 from radixd.server.config_file import read_config
 from radixd.server.copier import Copier
 from radixd.server.pool import Pool
 from radixd.server.sessions.limits import Limits
+from tests.fake_cuda.control import FakeGpus
 
 
 @pytest.fixture
@@ -69,3 +71,22 @@ async def test_a_pool_without_memory_moves_nothing_and_says_done(copier: Copier)
 async def test_memory_that_is_not_there_is_refused_by_name(copier: Copier) -> None:
     with pytest.raises(PoolMemoryError, match=r"pool default: .*make the pools smaller"):
         made(copier, "cpu", tokens=30_000_000, geometry="glm-5.3")
+
+
+async def test_a_gpu_that_is_lost_is_asked_no_more(
+    copier: Copier, fake_gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_watch, "PERIOD_SECONDS", 0.0)
+    pool = made(copier, "cuda")
+    fake_gpus.lose(0)
+    while pool.broken is None:
+        pool.tick()
+        await asyncio.sleep(0.001)
+    asked: list[object] = []
+    monkeypatch.setattr(copier, "submit", lambda *work: asked.append(work))
+    for _ in range(3):
+        pool.tick()
+        await asyncio.sleep(0.001)
+    assert asked == []
+    monkeypatch.undo()
+    pool.close()
