@@ -15,6 +15,7 @@ from radixd.client import Client, DeviceLost, RadixError, Session
 from radixd.client.attach import attach
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
+from tests.e2e.test_host_tier import PAGES, PROMPTS, live_pages, publish, verify
 from tests.fake_cuda.control import FakeGpus
 
 P = 64
@@ -210,6 +211,23 @@ def test_a_gpu_that_falls_off_the_bus_stops_its_pool_alone(start: Start, gpus: F
     b.close()
     daemon.process.terminate()
     assert daemon.process.wait(PATIENCE_S) == 0
+
+
+def test_what_the_host_holds_outlives_a_lost_gpu(gpus: FakeGpus, folder: Path, start_daemon: StartDaemon) -> None:
+    state = folder / "state"
+    common = ("--device", "cuda", "--host-tokens", str(200 * P), "--state-dir", str(state))
+    common += ("--write-policy", "write_through", "--gpus")
+    first = start_daemon(*common, gpus.uuids[0]).serving()
+    with Client(str(first.socket)) as client, client.open_session(model=MODEL, name="one") as session:
+        publish(session, PROMPTS)
+        eventually(lambda: live_pages(state) == len(PROMPTS) * PAGES)
+    gpus.lose(0)
+    eventually(lambda: first.health() == NOT_SERVING)
+    first.process.terminate()
+    assert first.process.wait(PATIENCE_S) == 0
+    second = start_daemon(*common, gpus.uuids[1]).serving()
+    with Client(str(second.socket)) as client, client.open_session(model=MODEL, name="two") as session:
+        verify(session, PROMPTS)
 
 
 def test_a_sticky_error_under_a_copy_frees_and_publishes_nothing(start: Start, gpus: FakeGpus) -> None:
