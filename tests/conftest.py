@@ -13,7 +13,12 @@ ON_GPUS = (TESTS / "unit" / "cuda", TESTS / "unit" / "gpu_pool", TESTS / "gpu")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Trace the tests of what runs on GPUs."""
+    """Trace the tests of what runs on GPUs, and run them first: a module's own lines run at its first import."""
+    items.sort(key=lambda item: not _traced(item))
     for item in items:
-        if not any(item.path.is_relative_to(folder) for folder in ON_GPUS):
+        if not _traced(item):
             item.add_marker(pytest.mark.no_cover)
+
+
+def _traced(item: pytest.Item) -> bool:
+    return any(item.path.is_relative_to(folder) for folder in ON_GPUS)
