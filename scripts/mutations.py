@@ -427,14 +427,14 @@ MUTATIONS = (
     ),
     Mutation(
         "believe what a stopped pool has lent",
-        "server/peer_imports.py",
+        "server/pools/peer_imports.py",
         "        if peer.broken is not None:",
         "        if peer.broken is peer:",
         "tests/contract/test_peers.py::test_a_lender_that_is_stopped_has_lent_nothing_that_can_be_trusted",
     ),
     Mutation(
         "keep what was lent to a pool that is stopped",
-        "server/peer_imports.py",
+        "server/pools/peer_imports.py",
         '            _end(self._peers[plan.peer], plan.loan_id, "")\n',
         "            pass\n",
         "tests/unit/server/test_peer_imports.py::test_a_pool_that_is_stopped_before_its_import_begins_gives_the_loan_back",

@@ -21,7 +21,7 @@ from radixd.gpu_pool.handle import Handle
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.gate import Gate
 from radixd.server.holder import Holder, HolderError, open_pidfd, peer_pid
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
 
 log = logging.getLogger(__name__)

@@ -8,17 +8,17 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from radixd.server.allocation import PoolMemoryError, allocate_unless
 from radixd.server.attach import AttachServer
 from radixd.server.cache.refusal import Reason, Refusal
 from radixd.server.claims import ClaimError, claimed_sockets, claimed_state_dir
 from radixd.server.config import Config
-from radixd.server.copier import Copier
 from radixd.server.gate import Gate, State
 from radixd.server.grpc_server import BindError, GrpcServer
 from radixd.server.lockfile import AlreadyRunning
 from radixd.server.observability.metrics import Metrics
-from radixd.server.pool import Pool
+from radixd.server.pools.allocation import PoolMemoryError, allocate_unless
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.pool import Pool
 from radixd.server.rpc import add_services
 from radixd.server.self_test import SelfTest
 from radixd.server.service_notify import ServiceNotify

@@ -16,7 +16,7 @@ import numpy as np
 from radixd.gpu_pool.layout import Layout
 from radixd.server.attach import AttachServer
 from radixd.server.cache.session import Dedup
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.opening import Opening
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.sessions.served_session import ServedSession

@@ -17,9 +17,9 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the configuration as the daemon would take it."""
-    from radixd.server.config_file import read_config
-    from radixd.server.config_table import ConfigError
-    from radixd.server.config_text import config_text
+    from radixd.server.config.file import read_config
+    from radixd.server.config.table import ConfigError
+    from radixd.server.config.text import config_text
 
     try:
         config = read_config(args.file)

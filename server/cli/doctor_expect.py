@@ -3,7 +3,7 @@
 from radixd.gpu_pool.presets import PRESETS
 from radixd.server.cli import plan_values
 from radixd.server.cli.plan_options import read_plans
-from radixd.server.config_table import ConfigError
+from radixd.server.config.table import ConfigError
 from radixd.server.doctor.expectation import Expectation
 
 PLAN_FLAGS = (

@@ -13,13 +13,12 @@ from radixd.gpu_pool.geometry import MAX_LAYERS, MAX_PAGE_SIZE
 from radixd.gpu_pool.hf_config import INDEX_HEADS
 from radixd.gpu_pool.layout import MAX_STRIDE_MULTIPLE, usable_pages, whole_pages
 from radixd.gpu_pool.presets import PRESETS, load_geometry, load_indexer_heads
-from radixd.server import config_values
 from radixd.server.byte_text import both_units
 from radixd.server.cli import plan_values
 from radixd.server.cli.plan_question import QUESTIONS, Question, read_question
-from radixd.server.config import PoolConfig
-from radixd.server.config_file import read_config
-from radixd.server.config_table import ConfigError, Table
+from radixd.server.config import PoolConfig, values
+from radixd.server.config.file import read_config
+from radixd.server.config.table import ConfigError, Table
 
 PRESET = "glm-5.3"
 FRACTION = 0.9
@@ -138,13 +137,13 @@ def _memory(table: Table) -> Memory:
         table.error("--host-tokens: give either --host-tokens or --host-bytes")
     return Memory(
         tokens=table.get("tokens", plan_values.tokens, 0),
-        nbytes=table.get("bytes", config_values.size, 0),
+        nbytes=table.get("bytes", values.size, 0),
         gpu_bytes=table.get("gpu-memory", plan_values.gpu_size, 0),
         fraction=table.get("fraction", plan_values.fraction, FRACTION),
         weights=table.get("weights", plan_values.gpu_size, 0),
-        scratch=table.get("scratch", config_values.size, 0),
+        scratch=table.get("scratch", values.size, 0),
         host_tokens=table.get("host-tokens", plan_values.tokens, 0),
-        host_bytes=table.get("host-bytes", config_values.size, 0),
+        host_bytes=table.get("host-bytes", values.size, 0),
     )
 
 

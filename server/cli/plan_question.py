@@ -9,7 +9,7 @@ from radixd.gpu_pool.budget.node import Node
 from radixd.gpu_pool.budget.plan import Model, Plan, PoolSize, Scratch
 from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_workspace, topk_indices_bytes
 from radixd.server.cli import plan_values
-from radixd.server.config_table import Table
+from radixd.server.config.table import Table
 
 CONTEXTS = (2**13, 2**17, 2**19, 2**20)
 NODE_GPUS = 8

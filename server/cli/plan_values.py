@@ -7,7 +7,7 @@ from radixd.gpu_pool import fields
 from radixd.gpu_pool.budget import BudgetError
 from radixd.gpu_pool.budget.scratch import checked_fraction
 from radixd.gpu_pool.fields import FieldError
-from radixd.server import config_values
+from radixd.server.config import values
 
 MAX_TOKENS = 2**31
 MIN_GPU_BYTES = 2**20
@@ -26,7 +26,7 @@ def token_list(data: Mapping[str, object], key: str, where: str) -> tuple[int, .
 
 def gpu_size(data: Mapping[str, object], key: str, where: str) -> int:
     """Bytes of a GPU's memory, as a configuration's sizes are: too few for one lack their unit."""
-    nbytes = config_values.size(data, key, where)
+    nbytes = values.size(data, key, where)
     if nbytes < MIN_GPU_BYTES:
         raise FieldError(f"{where}{key}: {nbytes:,} bytes are less than any GPU has: say the unit, as in 141GB")
     return nbytes

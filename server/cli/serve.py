@@ -101,8 +101,8 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the daemon; 0 after a graceful end."""
-    from radixd.server.config_file import read_config
-    from radixd.server.config_table import ConfigError
+    from radixd.server.config.file import read_config
+    from radixd.server.config.table import ConfigError
     from radixd.server.daemon import Daemon, StartupError
     from radixd.server.log_lines import set_up_log
 

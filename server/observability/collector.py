@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from radixd.server.gate import Gate
 from radixd.server.observability import leases, ledgers, operations, pressure, process, reuse, tiers
 from radixd.server.observability.vitals import Vitals
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.registry import SessionRegistry
 

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 
 from radixd.server.cache.lease import Lease, LeaseState
 from radixd.server.observability.families import add_histogram, gauge, histogram
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.sessions.served_session import ServedSession
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.metrics_core import Metric
 
 from radixd.server.observability.families import gauge
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 
 STATES = ("free", "evictable", "protected", "leased", "retired")
 HOST_STATES = ("free", "evictable", "protected", "leased")

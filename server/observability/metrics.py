@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from radixd.server.gate import Gate
 from radixd.server.observability.collector import DaemonCollector
 from radixd.server.observability.vitals import Vitals
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.registry import SessionRegistry
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 
 from radixd.server.observability.families import add_histogram, counter, histogram
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.work import VerbCounts, Work
 

@@ -8,8 +8,8 @@ from prometheus_client.metrics_core import Metric
 from radixd.server.cache.counters import Counters
 from radixd.server.journal.header import Verdict
 from radixd.server.observability.families import counter, gauge
-from radixd.server.pool import Pool
-from radixd.server.traffic import KINDS, Totals
+from radixd.server.pools.pool import Pool
+from radixd.server.pools.traffic import KINDS, Totals
 
 MOVED: dict[str, Callable[[Counters], int]] = {
     "demote": lambda counters: counters.demoted_pages,

@@ -1,4 +1,4 @@
-"""What sessions and calls need of a pool; `radixd.server.pool.Pool` is one."""
+"""What sessions and calls need of a pool; `radixd.server.pools.pool.Pool` is one."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from radixd.server.config import Address
 from radixd.server.gate import Gate
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.web.app import build_app
 from radixd.server.web.listener import WebListener

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from radixd.server.gate import Gate, State
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 
 REASON_LENGTH = 500
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from radixd.server.cache.page_map import PageMap, read_page_map
 from radixd.server.cache.survey import LeaseRow, PrefixRow, survey_leases, survey_nodes
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.rpc.convert_admin import pool_occupancy, session_info
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.v1 import admin_pb2

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from radixd.server.gate import Gate
-from radixd.server.pool import Pool
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.web.health import unready
 from radixd.server.web.loop_reader import LoopReader

@@ -11,9 +11,9 @@ import pytest
 from radixd.gpu_pool import peer_copy
 from radixd.gpu_pool.cpu_async import CpuAsyncDevice
 from radixd.server.cache.refusal import Reason
-from radixd.server.config_file import read_config
-from radixd.server.copier import Copier
-from radixd.server.pool import Pool
+from radixd.server.config.file import read_config
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.fault import stop_pool
 from radixd.v1 import admin_pb2
 from radixd.v1 import cache_pb2 as pb

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from radixd.server.cache.refusal import Reason
-from radixd.server.config_file import read_config
-from radixd.server.copier import Copier
-from radixd.server.pool import Pool
+from radixd.server.config.file import read_config
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.pool import Pool
 from radixd.v1 import admin_pb2, session_pb2
 from radixd.v1 import cache_pb2 as pb
 from tests import two_tiers

@@ -44,17 +44,21 @@ def test_it_needs_a_terminal_or_once(daemon: DaemonProcess) -> None:
 @pytest.mark.parametrize("key", [b"q", b"\x03"])
 def test_a_key_ends_it_and_leaves_the_terminal_as_it_was(daemon: DaemonProcess, session: Session, key: bytes) -> None:
     keyboard, terminal = pty.openpty()
-    # Of a session of its own, whose ^C comes from this terminal.
-    command = ("setsid", "--ctty", *COMMAND, "top", "--target", str(daemon.socket), "--interval", "0.1")
+    # Of a session of its own, whose ^C comes from this terminal and is heeded, however the tests were started.
+    own = ("setsid", "--ctty", "env", "--default-signal=INT")
+    command = (*own, *COMMAND, "top", "--target", str(daemon.socket), "--interval", "0.1")
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": "50"}
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as top:
         os.close(terminal)
         shown = b""
-        while b"/s)" not in shown:  # the second reading has rates
-            shown += os.read(keyboard, 65536)
-        os.write(keyboard, key)
-        while b"\x1b[?1049l" not in shown:  # back from the alternate screen
-            shown += os.read(keyboard, 65536)
-        assert top.wait(PATIENCE_S) == 0
+        try:
+            while b"/s)" not in shown:  # the second reading has rates
+                shown += os.read(keyboard, 65536)
+            os.write(keyboard, key)
+            while b"\x1b[?1049l" not in shown:  # back from the alternate screen
+                shown += os.read(keyboard, 65536)
+            assert top.wait(PATIENCE_S) == 0
+        finally:
+            top.kill()
     assert b"\x1b[2J'" not in shown
     os.close(keyboard)

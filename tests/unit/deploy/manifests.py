@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from radixd.server.config import Config
-from radixd.server.config_file import read_config
+from radixd.server.config.file import read_config
 
 Manifest = dict[str, Any]
 

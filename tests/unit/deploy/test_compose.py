@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from radixd.server.cli.parser import build_parser
-from radixd.server.config_file import read_config
+from radixd.server.config.file import read_config
 from tests.unit.deploy.manifests import ROOT, Manifest
 
 FOLDER = ROOT / "deploy/compose"

@@ -7,7 +7,7 @@ import pytest
 
 from radixd.gpu_pool.layout import Layout
 from radixd.server.cli.parser import build_parser
-from radixd.server.config_file import read_config
+from radixd.server.config.file import read_config
 from radixd.server.grpc_server import SERVICES
 from tests.unit.deploy.manifests import (
     BASE,

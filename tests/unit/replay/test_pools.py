@@ -8,7 +8,7 @@ import pytest
 
 from radixd.gpu_pool.presets import load_geometry
 from radixd.server.cli.parser import build_parser
-from radixd.server.config_file import read_config
+from radixd.server.config.file import read_config
 from radixd.server.replay.faults import Faults
 from radixd.server.replay.options import Options
 from radixd.server.replay.own_daemon import DaemonFailed, config_text

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from radixd.server import allocation
-from radixd.server.allocation import PoolMemoryError, allocate_pools
+from radixd.server.pools import allocation
+from radixd.server.pools.allocation import PoolMemoryError, allocate_pools
 
 
 @dataclass

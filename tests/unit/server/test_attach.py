@@ -12,10 +12,10 @@ import pytest
 from radixd.gpu_pool.attach_wire import AttachRefused, AttachReply, AttachRequest, read_reply, send_request
 from radixd.server import attach
 from radixd.server.attach import AttachServer
-from radixd.server.config_file import read_config
-from radixd.server.copier import Copier
+from radixd.server.config.file import read_config
 from radixd.server.gate import Gate, State
-from radixd.server.pool import Pool
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry

@@ -8,9 +8,9 @@ import pytest
 from radixd.server.cache.config import CacheConfig, WritePolicy
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import Address, Config, HostTierConfig
-from radixd.server.config_file import read_config
-from radixd.server.config_table import ConfigError
-from radixd.server.config_text import config_text
+from radixd.server.config.file import read_config
+from radixd.server.config.table import ConfigError
+from radixd.server.config.text import config_text
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "radixd.example.toml"
 

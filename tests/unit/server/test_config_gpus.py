@@ -6,10 +6,10 @@ import pytest
 
 from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_budget, scratch_bytes
 from radixd.server.config import PoolConfig
-from radixd.server.config_file import read_config
-from radixd.server.config_table import ConfigError
-from radixd.server.config_text import config_text
-from radixd.server.gpu_share import CONTEXT
+from radixd.server.config.file import read_config
+from radixd.server.config.gpu_share import CONTEXT
+from radixd.server.config.table import ConfigError
+from radixd.server.config.text import config_text
 from tests.fake_cuda.control import FakeGpus
 from tests.fake_cuda.plugin import MakeFakeGpus
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from concurrent.futures import Future
 
-from radixd.server.copier import Copier, Urgency
+from radixd.server.pools.copier import Copier, Urgency
 
 
 async def test_outcomes_come_back_in_order_on_the_loop() -> None:

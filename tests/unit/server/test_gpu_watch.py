@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from radixd.server.copier import Copier
-from radixd.server.gpu_watch import PERIOD_SECONDS, GpuWatch
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.gpu_watch import PERIOD_SECONDS, GpuWatch
 
 
 async def settled(copier: Copier) -> None:

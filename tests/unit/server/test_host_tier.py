@@ -10,15 +10,15 @@ import pytest
 from radixd.server.cache.invariants import check_invariants
 from radixd.server.cache.namespace import Namespace
 from radixd.server.cache.session import Dedup
-from radixd.server.config_file import read_config
-from radixd.server.copier import Copier
-from radixd.server.host_journal import HostJournal
-from radixd.server.host_tier import HostTier
+from radixd.server.config.file import read_config
 from radixd.server.journal.header import Verdict
-from radixd.server.pool import Pool
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.host_journal import HostJournal
+from radixd.server.pools.host_tier import HostTier
+from radixd.server.pools.pool import Pool
+from radixd.server.pools.warm_start import read_state
 from radixd.server.sessions.fault import stop_pool
 from radixd.server.sessions.limits import Limits
-from radixd.server.warm_start import read_state
 from tests.sequences import PAGE, seq
 
 NAMESPACE = Namespace(b"model-1", b"", b"")

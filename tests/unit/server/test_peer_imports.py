@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from radixd.server.config_file import read_config
-from radixd.server.copier import Copier
-from radixd.server.pool import Pool
+from radixd.server.config.file import read_config
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.fault import stop_pool
 from radixd.server.sessions.limits import Limits
 from tests.scheduler import Scheduler

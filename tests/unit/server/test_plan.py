@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from radixd.server.cli import main
-from radixd.server.config_file import read_config
+from radixd.server.config.file import read_config
 from tests.unit.gpu_pool.test_presets import GLM53_CONFIG
 
 Capture = pytest.CaptureFixture[str]

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from radixd.gpu_pool.handle import DeviceKind
-from radixd.server import gpu_watch
-from radixd.server.allocation import PoolMemoryError
 from radixd.server.cache.results import MovePlan
-from radixd.server.config_file import read_config
-from radixd.server.copier import Copier
-from radixd.server.pool import Pool
+from radixd.server.config.file import read_config
+from radixd.server.pools import gpu_watch
+from radixd.server.pools.allocation import PoolMemoryError
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.limits import Limits
 from tests.fake_cuda.control import FakeGpus
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from radixd.server.traffic import Traffic
+from radixd.server.pools.traffic import Traffic
 
 
 class Clock:

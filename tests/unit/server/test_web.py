@@ -12,11 +12,11 @@ from email.message import Message
 import pytest
 
 from radixd.server.config import Address
-from radixd.server.config_file import read_config
-from radixd.server.copier import Copier
+from radixd.server.config.file import read_config
 from radixd.server.gate import Gate, State
 from radixd.server.observability.metrics import Metrics
-from radixd.server.pool import Pool
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.geometry import Geometry
 from radixd.gpu_pool.layout import Layout
-from radixd.server.allocation import PoolMemoryError
 from radixd.server.byte_text import byte_text
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
 from radixd.server.cache.refusal import Reason
 from radixd.server.cache.results import MovePlan
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig
-from radixd.server.copier import Copier
-from radixd.server.device_tier import DeviceTier
-from radixd.server.host_tier import HostTier
-from radixd.server.peer_imports import PeerImports
+from radixd.server.pools.allocation import PoolMemoryError
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.device_tier import DeviceTier
+from radixd.server.pools.host_tier import HostTier
+from radixd.server.pools.peer_imports import PeerImports
+from radixd.server.pools.traffic import Traffic
 from radixd.server.sessions.fault import guarded, lose_pool
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.served_pool import Snapshot
 from radixd.server.sessions.work import Work
-from radixd.server.traffic import Traffic
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.memory import PoolMemory

@@ -8,7 +8,6 @@ from typing import TypeVar, get_args
 
 from radixd.gpu_pool import fields
 from radixd.gpu_pool.paths import MAX_SOCKET_PATH, attach_socket, default_socket
-from radixd.server import config_values
 from radixd.server.config import (
     DEFAULT_METRICS,
     MESSAGE_BYTES_CAP,
@@ -16,9 +15,10 @@ from radixd.server.config import (
     Config,
     PoolConfig,
     TracingKind,
+    values,
 )
-from radixd.server.config_pool import DEFAULT_NAME, SIZES, pool_config
-from radixd.server.config_table import ConfigError, Table
+from radixd.server.config.pool import DEFAULT_NAME, SIZES, pool_config
+from radixd.server.config.table import ConfigError, Table
 from radixd.server.log_lines import LogFormat
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
@@ -49,13 +49,13 @@ def read_config(
     if pool_overrides:
         data["pools"] = [_overridden(data.get("pools", [DEFAULT_POOL]), pool_overrides)]
     root = Table(data, "")
-    state_dir = root.get("state_dir", config_values.optional_path, None)
+    state_dir = root.get("state_dir", values.optional_path, None)
     metrics: Address | None = DEFAULT_METRICS
     config = Config(
         pools=_pools(root, path.parent if path else Path(), state_dir),
-        socket=root.get("socket", config_values.path, default_socket()),
-        tcp=root.get("tcp", config_values.address, None),
-        metrics=root.get("metrics", config_values.address, metrics),
+        socket=root.get("socket", values.path, default_socket()),
+        tcp=root.get("tcp", values.address, None),
+        metrics=root.get("metrics", values.address, metrics),
         log_format=root.choice("log_format", get_args(LogFormat), Config.log_format),
         tracing=root.choice("tracing", get_args(TracingKind), Config.tracing),
         drain_seconds=root.get("drain_seconds", _any_seconds, Config.drain_seconds),
@@ -113,14 +113,14 @@ def _pools(root: Table, directory: Path, state_dir: Path | None) -> tuple[PoolCo
 def _section(root: Table, name: str, default: Section) -> Section:
     """A table of positive numbers with the fields, types and defaults of a dataclass."""
     table = root.child(root.get(name, lambda d, k, w: fields.mapping(d[k], k), {}), f"{name}.")
-    values = {}
+    given = {}
     for item in dataclass_fields(default):
         value = getattr(default, item.name)
         if isinstance(value, int):
-            values[item.name] = table.integer(item.name, value, low=1, high=2**40)
+            given[item.name] = table.integer(item.name, value, low=1, high=2**40)
         else:
-            values[item.name] = table.get(item.name, config_values.seconds, value)
-    return type(default)(**values)
+            given[item.name] = table.get(item.name, values.seconds, value)
+    return type(default)(**given)
 
 
 def _check_together(root: Table, config: Config) -> None:
@@ -158,4 +158,4 @@ def _check_state_dir(root: Table, config: Config) -> None:
 
 
 def _any_seconds(data: Mapping[str, object], key: str, where: str) -> float:
-    return config_values.seconds(data, key, where, low=0)
+    return values.seconds(data, key, where, low=0)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from radixd.server.cache.importing import Peer
 from radixd.server.cache.results import ImportPlan
-from radixd.server.copier import Copier
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.traffic import Traffic
 from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.served_pool import ServedPool
-from radixd.server.traffic import Traffic
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.memory import PoolMemory

@@ -11,13 +11,12 @@ from radixd.gpu_pool.geometry import Geometry
 from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.layout import Layout, LayoutKind, pages_for_bytes, pages_for_tokens
 from radixd.gpu_pool.presets import PRESETS, load_geometry
-from radixd.server import config_values
 from radixd.server.cache.policy import POLICIES
 from radixd.server.cache.speculative import Speculative
-from radixd.server.config import PoolConfig
-from radixd.server.config_host import host_tier
-from radixd.server.config_table import Table
-from radixd.server.gpu_share import NoShare, share_bytes
+from radixd.server.config import PoolConfig, values
+from radixd.server.config.gpu_share import NoShare, share_bytes
+from radixd.server.config.host_tier import host_tier
+from radixd.server.config.table import Table
 
 DEFAULT_NAME = "default"
 MAX_DEVICES = 64
@@ -28,7 +27,7 @@ SIZES = ("tokens", "bytes", "gpu_memory_fraction")
 
 def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolConfig | None:
     """One pool, or None where its memory cannot be laid out; the table holds the errors."""
-    name = table.get("name", config_values.pool_name, DEFAULT_NAME)
+    name = table.get("name", values.pool_name, DEFAULT_NAME)
     device_kind: DeviceKind = table.choice("device", get_args(DeviceKind), "cpu")
     unnamed: tuple[str, ...] = ()
     gpus = table.get("gpus", _gpus, unnamed)
@@ -45,7 +44,7 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
     policy = table.choice("policy", tuple(POLICIES), "priority")
     speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
     max_context = table.integer("max_context", 0, low=0, high=2**31)
-    deadline = table.get("copy_deadline_seconds", config_values.seconds, 30.0)
+    deadline = table.get("copy_deadline_seconds", values.seconds, 30.0)
     import_min = table.integer("import_min_pages", PoolConfig.import_min_pages, low=1, high=2**31)
     host = host_tier(table, None if unsized else layout, state_dir / name if state_dir else None)
     if layout is None:
@@ -79,9 +78,9 @@ def _layout(
     kind: LayoutKind = table.choice("layout", get_args(LayoutKind), "page_first")
     multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
     tokens = table.integer("tokens", 0, low=1, high=2**31)
-    nbytes = table.get("bytes", config_values.size, 0)
+    nbytes = table.get("bytes", values.size, 0)
     fraction = table.get("gpu_memory_fraction", _fraction, 0.0)
-    scratch = table.get("scratch_bytes", config_values.size, 0)
+    scratch = table.get("scratch_bytes", values.size, 0)
     geometry = _geometry(table, directory)
     given = [size for size in SIZES if size in table]
     if len(given) != 1:

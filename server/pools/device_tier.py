@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from radixd.server.cache.results import MovePlan
 from radixd.server.config import PoolConfig
-from radixd.server.copier import Copier
-from radixd.server.gpu_watch import GpuWatch
-from radixd.server.traffic import Traffic
+from radixd.server.pools.copier import Copier
+from radixd.server.pools.gpu_watch import GpuWatch
+from radixd.server.pools.traffic import Traffic
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.memory import PoolMemory

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from radixd.gpu_pool.layout import Layout, pages_for_bytes, pages_for_tokens
-from radixd.server import config_values
 from radixd.server.cache.config import WritePolicy
-from radixd.server.config import HostTierConfig
-from radixd.server.config_table import Table
+from radixd.server.config import HostTierConfig, values
+from radixd.server.config.table import Table
 
 FREE_SHARE = 32
 """One in so many device pages is kept free, unless the configuration says otherwise."""
@@ -15,7 +14,7 @@ FREE_SHARE = 32
 def host_tier(table: Table, layout: Layout | None, state_dir: Path | None) -> HostTierConfig:
     """The host tier of a pool of that layout, which is None where it is wrong; the table holds the errors."""
     tokens = table.integer("host_tokens", 0, low=0, high=2**31)
-    nbytes = table.get("host_bytes", config_values.size, 0)
+    nbytes = table.get("host_bytes", values.size, 0)
     policy = table.choice("write_policy", tuple(WritePolicy), WritePolicy.WRITE_BACK)
     promote_min_pages = table.integer("promote_min_pages", HostTierConfig.promote_min_pages, low=1, high=2**31)
     most = layout.num_pages if layout else 2**31

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.layout import Layout
 from radixd.server.cache.results import CopyKind, CopyPlan
-from radixd.server.copier import Copier, Urgency
-from radixd.server.host_journal import HostJournal
+from radixd.server.pools.copier import Copier, Urgency
+from radixd.server.pools.host_journal import HostJournal
+from radixd.server.pools.traffic import Traffic
+from radixd.server.pools.warm_start import HOST_PAGES, Found, adopt, read_state
 from radixd.server.sessions.fault import guarded
 from radixd.server.sessions.served_pool import ServedPool, Snapshot
-from radixd.server.traffic import Traffic
-from radixd.server.warm_start import HOST_PAGES, Found, adopt, read_state
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.host import HostPool

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radixd.server.cache.host_log import Kept, Lost
-from radixd.server.copier import Copier, Urgency
 from radixd.server.journal.journal import Journal, State
 from radixd.server.journal.seal import Checksums, seal
+from radixd.server.pools.copier import Copier, Urgency
 
 if TYPE_CHECKING:
     from radixd.gpu_pool.host import HostPool

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from radixd.server.copier import Copier
+from radixd.server.pools.copier import Copier
 
 log = logging.getLogger(__name__)
 
