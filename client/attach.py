@@ -6,7 +6,6 @@ fork, never before: a forked child holds the mapping and the connection too, and
 
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
@@ -43,25 +42,15 @@ class Attachment:
     mapped, and on a GPU taken: after a daemon's restart it has no room for a new pool until the last one is gone.
     """
 
-    def __init__(
-        self,
-        connection: AttachConnection,
-        attach_socket: str,
-        buffers: Sequence[torch.Tensor],
-        gpus: Sequence["AttachedGpu"],
-    ) -> None:
-        self._connection = connection
-        self._views = tuple(torch_views(buffer, connection.reply.layout) for buffer in buffers)
-        self._gpus = tuple(gpus)
-        self._closed = False
+    def __init__(self, connection: AttachConnection, attach_socket: str) -> None:
+        self._connection: AttachConnection | None = connection
+        self._gpus: list[AttachedGpu] = []
+        self._views: tuple[PoolViews, ...] = ()
         self._void: Exception | None = None
         self.attach_socket = attach_socket
         self.epoch = connection.reply.epoch
-
-    @property
-    def layout(self) -> Layout:
+        self.layout: Layout = connection.reply.layout
         """Where every byte lies."""
-        return self._connection.reply.layout
 
     @property
     def views(self) -> tuple[PoolViews, ...]:
@@ -87,9 +76,33 @@ class Attachment:
         if self._void is None:
             self._void = RuntimeError("this attachment was closed: attach again")
         self._views = ()
-        if not self._closed:
-            self._closed = True
-            _let_go(self._gpus, self._connection)
+        while self._gpus:
+            self._gpus.pop().close()
+        self._connection = None  # which mappings that are left hold: it ends with the last one
+
+    def _map(self, ranks: Sequence[int] | None) -> None:
+        assert self._connection is not None
+        devices = self._connection.reply.devices
+        wanted = range(len(devices)) if ranks is None else ranks
+        if any(not 0 <= rank < len(devices) for rank in wanted):
+            raise ValueError(f"ranks {list(wanted)}: the pool has devices 0 to {len(devices) - 1}")
+        try:
+            for rank in wanted:
+                self._views += (torch_views(self._buffer(devices[rank]), self.layout),)
+        except MappingError as error:
+            raise CannotMap(str(error)) from error
+        self._connection.close_handles()
+
+    def _buffer(self, handle: Handle) -> torch.Tensor:
+        """Flat uint8; on torch's meta device for a pool without memory."""
+        if handle.gpu is not None:
+            from radixd.gpu_pool.cuda.attached import AttachedGpu
+
+            self._gpus.append(AttachedGpu(handle.gpu, handle.nbytes, keep=self._connection))
+            return self._gpus[-1].buffer
+        if handle.fd is not None:
+            return map_buffer(handle.fd, handle.nbytes)
+        return torch.empty(handle.nbytes, dtype=torch.uint8, device="meta")
 
     def __enter__(self) -> Self:
         return self
@@ -111,24 +124,12 @@ def attach(ticket: AttachTicket, role: Role = "worker", ranks: Sequence[int] | N
     Raises as `connection.connect` does; CannotMap, naming the likely setting; ValueError for a rank that is not there.
     """
     _end_earlier(ticket)
-    connection = connect(ticket, role)
-    with ExitStack() as undo:
-        undo.callback(connection.close)
-        devices = connection.reply.devices
-        wanted = range(len(devices)) if ranks is None else ranks
-        if any(not 0 <= rank < len(devices) for rank in wanted):
-            raise ValueError(f"ranks {list(wanted)}: the pool has devices 0 to {len(devices) - 1}")
-        gpus: list[AttachedGpu] = []
-        undo.callback(lambda: _let_go(gpus, connection))
-        buffers: list[torch.Tensor] = []
-        undo.callback(buffers.clear)
-        try:
-            buffers.extend(_map(devices[rank], gpus) for rank in wanted)
-        except MappingError as error:
-            raise CannotMap(str(error)) from error
-        connection.close_handles()
-        attachment = Attachment(connection, ticket.attach_socket, buffers, gpus)
-        undo.pop_all()
+    attachment = Attachment(connect(ticket, role), ticket.attach_socket)
+    try:
+        attachment._map(ranks)
+    except BaseException:
+        attachment.close()
+        raise
     with _open_lock:
         _open.add(attachment)
     return attachment
@@ -136,37 +137,8 @@ def attach(ticket: AttachTicket, role: Role = "worker", ranks: Sequence[int] | N
 
 def _end_earlier(ticket: AttachTicket) -> None:
     with _open_lock:
-        earlier = [it for it in _open if it.attach_socket == ticket.attach_socket and it.epoch != ticket.epoch]
+        earlier = [it for it in _open if it.attach_socket == ticket.attach_socket and it.epoch < ticket.epoch]
         _open.difference_update(earlier)
     for attachment in earlier:
         attachment.invalidate(StaleEpoch("the daemon has restarted since this attachment was made: attach again"))
         attachment.close()
-
-
-def _let_go(gpus: Sequence["AttachedGpu"], connection: AttachConnection) -> None:
-    """Unmap, and end the connection once nothing is mapped any more: at its end the daemon may free the memory."""
-    mapped = len(gpus)
-
-    def unmapped() -> None:
-        nonlocal mapped
-        mapped -= 1
-        if not mapped:
-            connection.close()
-
-    for gpu in gpus:
-        gpu.close(unmapped)
-    if not gpus:
-        connection.close()
-
-
-def _map(handle: Handle, gpus: list["AttachedGpu"]) -> torch.Tensor:
-    """Flat uint8; on torch's meta device for a pool without memory. `gpus` gets what gives a GPU's memory up."""
-    if handle.gpu is not None:
-        from radixd.gpu_pool.cuda.attached import AttachedGpu
-
-        attached = AttachedGpu(handle.gpu, handle.nbytes)
-        gpus.append(attached)
-        return attached.buffer
-    if handle.fd is not None:
-        return map_buffer(handle.fd, handle.nbytes)
-    return torch.empty(handle.nbytes, dtype=torch.uint8, device="meta")

@@ -3,6 +3,7 @@
 import os
 import socket
 from contextlib import suppress
+from weakref import finalize
 
 from radixd.client.errors import BY_REASON, GeometryMismatch, RadixError, Refused, StaleEpoch, Unreachable
 from radixd.client.ticket import AttachTicket
@@ -11,13 +12,16 @@ from radixd.gpu_pool.framing import FrameError
 
 
 class AttachConnection:
-    """Open from `connect` until `close`; close it only when nothing of this process touches the pool any more.
+    """Open from `connect` until `close`, or until nobody holds it any more.
+
+    Close it only when nothing of this process touches the pool; what does may hold it instead.
 
     A child forked while it is open inherits it, and counts as a process of the session until it ends too.
     """
 
     def __init__(self, sock: socket.socket, reply: AttachReply) -> None:
-        self._sock = sock
+        self._end = finalize(self, sock.close)
+        self._end.atexit = False  # the kernel closes what a process leaves, after the driver has unmapped its memory
         self.reply = reply
         """The layout and one handle a device. Its descriptors are open until `close_handles`."""
         self._handles_open = True
@@ -31,7 +35,7 @@ class AttachConnection:
     def close(self) -> None:
         """End the connection. Idempotent."""
         self.close_handles()
-        self._sock.close()
+        self._end()
 
 
 def connect(ticket: AttachTicket, role: Role) -> AttachConnection:

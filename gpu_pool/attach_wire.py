@@ -15,7 +15,7 @@ from typing import Literal, TypeVar, get_args
 from radixd.gpu_pool import fields, framing
 from radixd.gpu_pool.fields import FieldError
 from radixd.gpu_pool.framing import TIMEOUT_S, Frame, FrameError
-from radixd.gpu_pool.handle import IPC_HANDLE_BYTES, DeviceKind, GpuHandle, Handle
+from radixd.gpu_pool.handle import HOST_KINDS, IPC_HANDLE_BYTES, DeviceKind, GpuHandle, Handle
 from radixd.gpu_pool.layout import Layout
 
 VERSION = 1
@@ -184,7 +184,7 @@ def _answer(frame: Frame) -> AttachReply | AttachRefused:
     described = fields.sequence(body, "devices", "", limit=framing.MAX_FDS)
     fds = iter(frame.fds)
     devices = tuple(_device(item, f"devices[{i}]", layout, fds) for i, item in enumerate(described))
-    with_fd = sum(device.kind in ("cpu", "cpu_async") for device in devices)
+    with_fd = sum(device.kind in HOST_KINDS for device in devices)
     if len(frame.fds) != with_fd:
         raise FieldError(f"{len(frame.fds)} file descriptors for {with_fd} devices in host memory: one each is needed")
     return AttachReply(fields.integer(body, "epoch", "", high=MAX_UINT64), layout, devices)

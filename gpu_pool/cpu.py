@@ -57,8 +57,9 @@ class CpuDevice:
         """Run `copies` now."""
         return run_now(copies)
 
-    def synchronize(self) -> None:
-        """Nothing is ever in flight."""
+    def probe(self) -> Future[None]:
+        """An ended future: nothing is ever in flight."""
+        return run_now([])
 
     def leave(self) -> None:
         """As `close`: a mapping outlives the descriptor."""

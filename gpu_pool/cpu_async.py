@@ -65,9 +65,9 @@ class CpuAsyncDevice:
         """Let copies run again."""
         self._running.set()
 
-    def synchronize(self) -> None:
-        """Wait until all copies handed in so far have ended. Never returns while paused."""
-        self._thread.submit(lambda: None).result()
+    def probe(self) -> Future[None]:
+        """Ends after all copies handed in so far; never while paused."""
+        return self.copy_async([])
 
     def leave(self) -> None:
         """As `close`: a mapping outlives the descriptor."""

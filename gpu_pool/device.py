@@ -111,15 +111,15 @@ class Device(Protocol):
         """Let copies read `peer`'s memory, of a device of the same kind on the same node, from now on."""
 
     def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
-        """Run `copies` in order. Thread-safe. Without copies: whether the device still answers.
+        """Run `copies`, of which none may depend on another: in any order. Thread-safe.
 
         The future ends when the last byte is written, with the exception if one failed: then nothing of it is being
         written any more, unless the device is lost, which it says by DeviceLost. Copies handed in one after the other
         run in that order if they go the same way: from the host, to the host, or on the device.
         """
 
-    def synchronize(self) -> None:
-        """Wait until all copies handed in so far have ended, however they did."""
+    def probe(self) -> Future[None]:
+        """Whether it still answers: ends after all copies handed in so far, with DeviceLost where it does not."""
 
     def leave(self) -> None:
         """As `close`, while other processes have the memory open: it goes with the last of them, and with this one."""

@@ -1,9 +1,13 @@
 """What another process needs to map one device's memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 DeviceKind = Literal["cpu", "cpu_async", "meta", "cuda"]
+
+HOST_KINDS: Sequence[DeviceKind] = ("cpu", "cpu_async")
+"""Kinds of devices whose memory is the host's, each buffer a memfd."""
 
 IPC_HANDLE_BYTES = 64
 """Of a cudaIpcMemHandle_t."""
@@ -38,3 +42,8 @@ class Handle:
     nbytes: int
     fd: int | None = None
     gpu: GpuHandle | None = None
+
+
+def memory_kind(device_kind: str) -> str:
+    """What devices of that kind lie in: one's pages can be copied to another's where it is the same."""
+    return "host" if device_kind in HOST_KINDS else device_kind

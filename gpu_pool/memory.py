@@ -87,10 +87,9 @@ class PoolMemory:
         """Run the same plan on every device. The future ends when the last one has ended."""
         return joined([device.copy_async(plan(views)) for device, views in zip(self.devices, self.views, strict=True)])
 
-    def synchronize(self) -> None:
-        """Wait until all copies handed in so far have ended, on every device."""
-        for device in self.devices:
-            device.synchronize()
+    def probe(self) -> Future[None]:
+        """Whether all devices still answer: see Device."""
+        return joined([device.probe() for device in self.devices])
 
     def close(self) -> None:
         """End all copies and give up the memory. Once only."""

@@ -38,8 +38,9 @@ class MetaDevice:
         """An ended future."""
         return run_now([])
 
-    def synchronize(self) -> None:
-        """Nothing is ever in flight."""
+    def probe(self) -> Future[None]:
+        """An ended future."""
+        return run_now([])
 
     def leave(self) -> None:
         """As `close`."""

@@ -5,12 +5,10 @@ from concurrent.futures import Future
 import numpy.typing as npt
 
 from radixd.gpu_pool.device import PageCopy, joined, page_runs
+from radixd.gpu_pool.handle import memory_kind
 from radixd.gpu_pool.memory import PoolMemory
 from radixd.gpu_pool.pairs import IdRange, MoveError, checked_pairs
 from radixd.gpu_pool.views import same_bytes
-
-_MEMORY = {"cpu_async": "cpu"}
-"""Kinds of devices that are the same memory, copied at other times."""
 
 
 def import_pages(
@@ -23,16 +21,17 @@ def import_pages(
     when they run, so they must not change, nor `source` be closed, before the future has ended.
 
     Raises MoveError, and nothing moves, if lengths differ, an id is outside 1..num_pages of its pool, a target
-    repeats, the geometries differ, both are one pool, or they lie in memory of different kinds.
+    repeats, the geometries differ, both are one pool, or they lie in memory of different kinds. Nothing moves either
+    where a device cannot reach its peer, and says so in an exception of its own.
     """
     if source is target:
         raise MoveError("a pool imports nothing from itself: use copy_pages")
     ours, theirs = target.layout.geometry, source.layout.geometry
     if ours != theirs:
         raise MoveError(f"the source holds pages of geometry {theirs.name}, the target of {ours.name}")
-    kinds = {_MEMORY.get(device.kind, device.kind) for memory in (source, target) for device in memory.devices}
+    kinds = {memory_kind(device.kind) for memory in (source, target) for device in memory.devices}
     if len(kinds) > 1:
-        raise MoveError(f"pools on {' and '.join(sorted(kinds))} share no pages: both must lie in memory of one kind")
+        raise MoveError(f"pools in {' and '.join(sorted(kinds))} memory share no pages: both must lie in one")
     runs = page_runs(
         *checked_pairs(
             source_pages,
@@ -41,10 +40,12 @@ def import_pages(
             IdRange("target pages", 1, target.layout.physical_pages),
         )
     )
-    parts: list[Future[None]] = []
-    for rank, (device, views) in enumerate(zip(target.devices, target.views, strict=True)):
-        peer = rank % len(source.devices)
-        device.add_peer(source.devices[peer])
-        pairs = same_bytes(source.views[peer], views)
-        parts.append(device.copy_async([PageCopy(there, here, runs) for there, here in pairs]))
-    return joined(parts)
+    lenders = [rank % len(source.devices) for rank in range(len(target.devices))]
+    # All of what may fail comes before the first copy: nothing would wait for the copies of earlier ranks.
+    for device, lender in zip(target.devices, lenders, strict=True):
+        device.add_peer(source.devices[lender])
+    plans = [
+        [PageCopy(there, here, runs) for there, here in same_bytes(source.views[lender], views)]
+        for views, lender in zip(target.views, lenders, strict=True)
+    ]
+    return joined([device.copy_async(plan) for device, plan in zip(target.devices, plans, strict=True)])

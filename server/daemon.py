@@ -5,7 +5,8 @@ import gc
 import logging
 import resource
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from radixd.server.attach import AttachServer
@@ -144,7 +145,8 @@ class Daemon:
 
     def _close_pools(self) -> None:
         """Let all copies end, then give up the memory: an import reads another pool's."""
-        stuck = {name for name, copier in self._copiers.items() if not copier.close(CLOSE_SECONDS)}
+        until = time.monotonic() + CLOSE_SECONDS
+        stuck = {name for name, copier in self._copiers.items() if not copier.close(max(0.0, until - time.monotonic()))}
         for name, pool in self._pools.items():
             if stuck.isdisjoint({name, *pool.imports.peers}):
                 pool.leave() if self._registry.is_held(pool) else pool.close()
@@ -190,17 +192,26 @@ class Daemon:
             self._notify.alive()
             now = time.monotonic()
             elapsed, last = now - last, now
-            try:
+            with _going_on("sessions"):
                 self._registry.tick(elapsed)
-            except Exception:  # the next tick may fare better, and without ticks no silence ever ends
-                log.exception("a tick failed")
-            for pool in self._pools.values():
-                pool.tick()
-            await self._say_health()
+            for name, pool in self._pools.items():
+                with _going_on(f"pool {name}"):
+                    pool.tick()
+            with _going_on("health"):
+                await self._say_health()
 
     async def _say_health(self) -> None:
         serving = self._gate.state is State.SERVING
         await self._grpc.health.say(serving=serving, troubles={name: it.trouble for name, it in self._pools.items()})
+
+
+@contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    """The next tick may fare better, and without ticks no silence ever ends."""
+    try:
+        yield
+    except Exception:
+        log.exception("a tick of %s failed", what)
 
 
 def _raise_descriptor_limit() -> None:

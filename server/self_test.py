@@ -13,6 +13,7 @@ from subprocess import PIPE
 
 import numpy as np
 
+from radixd.gpu_pool.handle import HOST_KINDS
 from radixd.gpu_pool.layout import Layout
 from radixd.server.attach import AttachServer
 from radixd.server.cache.session import Dedup
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 PROBE = (sys.executable, "-P", "-m", "radixd.client.attach_probe")
 PATIENCE_SECONDS = 60.0
 """For one pool, on a machine that starts everything at once."""
-HOST_MEMORY = ("cpu", "cpu_async")
 
 
 class SelfTest:
@@ -84,7 +84,7 @@ class SelfTest:
         def write() -> Future[None]:
             for first, content in zip(firsts, written, strict=True):
                 first.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-            return memory.copy_async(lambda views: [])
+            return memory.probe()
 
         def read_and_clear() -> None:
             for first in firsts:
@@ -118,7 +118,7 @@ class SelfTest:
             "epoch": self._registry.epoch,
             "geometry_fingerprint": pool.geometry.fingerprint.hex(),
         }
-        by = "mmap" if pool.device_kind in HOST_MEMORY else "torch"
+        by = "mmap" if pool.device_kind in HOST_KINDS else "torch"
         line = b""
         with suppress(ConnectionError):
             probe.stdin.write(json.dumps({"ticket": json.dumps(ticket), "nbytes": nbytes, "by": by}).encode() + b"\n")

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from radixd.gpu_pool.cuda.gpu import VISIBILITY, Gpu, visible_gpus
+from radixd.gpu_pool.cuda.gpu import VISIBILITY, Gpu, is_under_mps, visible_gpus
 from radixd.gpu_pool.cuda.runtime import CudaError, cudart, do, get
 from radixd.gpu_pool.cuda.tensor import DeviceBytes
 from radixd.gpu_pool.device import DeviceMemoryError
@@ -21,6 +21,9 @@ from radixd.gpu_pool.mapping import MappingError
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_for_good: list[object] = []
+"""What mappings keep that could not be given up."""
+
 
 class AttachedGpu:
     """One device of a pool, open in this process. Raises MappingError, naming what is likely set wrong.
@@ -28,7 +31,8 @@ class AttachedGpu:
     CUDA gives whoever opens a handle the right to write; nothing keeps a reader from it.
     """
 
-    def __init__(self, handle: GpuHandle, nbytes: int) -> None:
+    def __init__(self, handle: GpuHandle, nbytes: int, keep: object = None) -> None:
+        """`keep` lives as long as the memory is mapped: what tells the daemon that it is."""
         if handle.pid == os.getpid():
             raise MappingError(
                 f"the daemon has pid {handle.pid} and so has this process: CUDA opens no memory across equal pids. "
@@ -37,6 +41,12 @@ class AttachedGpu:
             )
         self._gpu = _find(handle.uuid)
         try:
+            if is_under_mps(self._gpu):
+                raise MappingError(
+                    f"GPU {handle.uuid} is shared by MPS in this process, whose kernels could write to the pool after "
+                    "its end: stop nvidia-cuda-mps-control, or keep its pipe directory (CUDA_MPS_PIPE_DIRECTORY, "
+                    "/tmp/nvidia-mps) from the engine"
+                )
             base = _beside(lambda: _open(self._gpu, handle.ipc))
         except CudaError as error:
             raise MappingError(
@@ -45,8 +55,7 @@ class AttachedGpu:
             ) from error
         memory = DeviceBytes(base + handle.offset, nbytes)
         # Runs when the last tensor over the memory is gone: a mapping that went before would leave it dangling.
-        self._then: list[Callable[[], None]] = []
-        self._unmapping = weakref.finalize(memory, _unmap, self._gpu, base, self._then)
+        self._unmapping = weakref.finalize(memory, _unmap, self._gpu, base, keep)
         self._unmapping.atexit = False  # the driver unmaps what a process leaves
         try:
             self._buffer = memory.tensor(self._gpu.ordinal)
@@ -58,16 +67,12 @@ class AttachedGpu:
         """Flat uint8 on the GPU."""
         return self._buffer
 
-    def close(self, then: Callable[[], None]) -> None:
+    def close(self) -> None:
         """Let go of the memory: waits for the GPU and unmaps, at once or when the last tensor over it is gone.
 
-        A ResourceWarning says that there still are such tensors, in this process. Once only.
-
-        Args:
-            then: called once it is unmapped, on whichever thread drops the last tensor.
+        A ResourceWarning says that there still are such tensors, in this process.
         """
         nbytes = self._buffer.numel()
-        self._then.append(then)
         self._buffer = torch.empty(0, dtype=torch.uint8)
         if self._unmapping.alive:
             warnings.warn(
@@ -100,19 +105,19 @@ def _open(gpu: Gpu, ipc: bytes) -> int:
     return get(cudart.cudaIpcOpenMemHandle, handle, cudart.cudaIpcMemLazyEnablePeerAccess)
 
 
-def _unmap(gpu: Gpu, base: int, then: list[Callable[[], None]]) -> None:
-    _beside(lambda: _close(gpu, base))
-    for call in then:
-        call()
+def _unmap(gpu: Gpu, base: int, keep: object) -> None:
+    """On whichever thread drops the last tensor."""
+    try:
+        _beside(lambda: _close(gpu, base))
+    except CudaError as error:
+        _for_good.append(keep)
+        log.warning("GPU %s: the pool cannot be unmapped before this process ends: %s", gpu.uuid, error)
 
 
 def _close(gpu: Gpu, base: int) -> None:
-    try:
-        gpu.make_current()
-        do(cudart.cudaDeviceSynchronize)
-        do(cudart.cudaIpcCloseMemHandle, base)
-    except CudaError as error:
-        log.warning("GPU %s: the pool was not unmapped in order: %s", gpu.uuid, error)
+    gpu.make_current()
+    do(cudart.cudaDeviceSynchronize)
+    do(cudart.cudaIpcCloseMemHandle, base)
 
 
 def _beside(work: Callable[[], T]) -> T:

@@ -40,14 +40,24 @@ def has_batches(stream: cudart.cudaStream_t, address: int) -> bool:
     return True
 
 
-def enqueue_pages(copies: Sequence[PageCopy], stream: cudart.cudaStream_t, batched: bool) -> None:
-    """Put `copies` on the stream: in batches, or where the driver has none, one call a run. Raises CudaError."""
-    rectangles = np.concatenate([_rectangles(copy) for copy in copies])
-    if batched:
-        spans = cut(spans_of(rectangles))
-        for first in range(0, len(spans), BATCH):
-            _enqueue_batch(spans[first : first + BATCH], stream)
-        return
+def enqueue_in_batches(copies: Sequence[PageCopy], stream: cudart.cudaStream_t) -> None:
+    """Put `copies` on the stream, BATCH of them a call. Raises CudaError."""
+    spans = cut(spans_of(_all_rectangles(copies)))
+    for first in range(0, len(spans), BATCH):
+        _enqueue_batch(spans[first : first + BATCH], stream)
+
+
+def enqueue_one_by_one(copies: Sequence[PageCopy], stream: cudart.cudaStream_t) -> None:
+    """Put `copies` on the stream, a plain memcpy for each span. Raises CudaError.
+
+    Of all calls that copy, CUDA's documentation lets this one alone go between GPUs without peer access.
+    """
+    _enqueue_spans(spans_of(_all_rectangles(copies)), stream)
+
+
+def enqueue_in_runs(copies: Sequence[PageCopy], stream: cudart.cudaStream_t) -> None:
+    """Put `copies` on the stream, one call a run: for drivers without batches. Raises CudaError."""
+    rectangles = _all_rectangles(copies)
     tall = (rectangles[:, HEIGHT] > 1) & ~_crossing(rectangles)
     for target, source, width, height, target_pitch, source_pitch in rectangles[tall].tolist():
         do(
@@ -61,7 +71,15 @@ def enqueue_pages(copies: Sequence[PageCopy], stream: cudart.cudaStream_t, batch
             DEFAULT,
             stream,
         )
-    for target, source, nbytes in cut(spans_of(rectangles[~tall])).tolist():
+    _enqueue_spans(spans_of(rectangles[~tall]), stream)
+
+
+def _all_rectangles(copies: Sequence[PageCopy]) -> Rectangles:
+    return np.concatenate([_rectangles(copy) for copy in copies])
+
+
+def _enqueue_spans(spans: Spans, stream: cudart.cudaStream_t) -> None:
+    for target, source, nbytes in cut(spans).tolist():
         do(cudart.cudaMemcpyAsync, target, source, nbytes, DEFAULT, stream)
 
 

@@ -3,7 +3,7 @@
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -12,12 +12,12 @@ from typing import Final
 
 import torch
 
-from radixd.gpu_pool.cuda.copies import enqueue_pages, has_batches
+from radixd.gpu_pool.cuda.copies import enqueue_in_batches, enqueue_in_runs, enqueue_one_by_one, has_batches
 from radixd.gpu_pool.cuda.gpu import Gpu
 from radixd.gpu_pool.cuda.holders import named_holders
 from radixd.gpu_pool.cuda.pinned import PinnedMemory
 from radixd.gpu_pool.cuda.runtime import CudaError, cudart, do, get
-from radixd.gpu_pool.cuda.stream import Lane
+from radixd.gpu_pool.cuda.stream import Enqueue, Lane
 from radixd.gpu_pool.cuda.tensor import DeviceBytes
 from radixd.gpu_pool.device import (
     Copy,
@@ -53,6 +53,7 @@ class CudaDevice:
         self.lost: str | None = None
         self._pinned: list[PinnedMemory] = []
         self._peers: list[range] = []
+        self._unlinked: list[range] = []
         self._left = False
         with ExitStack() as undo:
             try:
@@ -91,28 +92,17 @@ class CudaDevice:
         memory = range(peer._address, peer._address + peer.buffer.numel())
         if memory in self._peers:
             return
-        for ours, theirs in ((peer.gpu, self.gpu), (self.gpu, peer.gpu)):
-            _enable_access(ours, theirs)
+        if not all([peer._reach(self.gpu), self._reach(peer.gpu)]):
+            self._unlinked.append(memory)
         self._peers.append(memory)
 
     def copy_async(self, copies: Sequence[Copy]) -> Future[None]:
-        """See Device: each copy goes to the lane of its direction. No copies probe all lanes."""
-        if self.lost is not None:
-            refused: Future[None] = Future()
-            refused.set_exception(DeviceLost(self.lost))
-            return refused
-        if not copies:
-            return joined([lane.run(lambda _: None) for lane in self._lanes.values()])
-        return joined(
-            [
-                self._lanes[name].run(partial(self._enqueue, tuple(some)))
-                for name, some in groupby(copies, self._direction)
-            ]
-        )
+        """See Device: each copy goes to the lane of its direction."""
+        return self._run((name, partial(self._enqueue, tuple(some))) for name, some in groupby(copies, self._direction))
 
-    def synchronize(self) -> None:
-        """See Device."""
-        self.copy_async([]).exception()
+    def probe(self) -> Future[None]:
+        """See Device: asks all lanes."""
+        return self._run((name, lambda _: None) for name in self._lanes)
 
     def leave(self) -> None:
         """As `close`, but the memory stays until this process ends: CUDA forbids freeing what others have open."""
@@ -126,6 +116,22 @@ class CudaDevice:
 
     # --- copies
 
+    def _run(self, work: Iterable[tuple[str, Enqueue]]) -> Future[None]:
+        if self.lost is not None:
+            refused: Future[None] = Future()
+            refused.set_exception(DeviceLost(self.lost))
+            return refused
+        return joined([self._lanes[name].run(enqueue) for name, enqueue in work])
+
+    def _reach(self, other: Gpu) -> bool:
+        """Let this GPU read the other's memory; False where they are not linked."""
+        try:
+            return _enable_access(self.gpu, other)
+        except CudaError as error:
+            if error.sticky:
+                raise self._lose(error) from error
+            raise
+
     def _direction(self, copy: Copy) -> str:
         if isinstance(copy, TokenCopy):
             return "on_device"
@@ -138,9 +144,17 @@ class CudaDevice:
     def _enqueue(self, copies: Sequence[Copy], stream: cudart.cudaStream_t) -> None:
         for pages, some in groupby(copies, lambda copy: isinstance(copy, PageCopy)):
             if pages:
-                enqueue_pages([copy for copy in some if isinstance(copy, PageCopy)], stream, self._batched)
+                self._enqueue_pages([copy for copy in some if isinstance(copy, PageCopy)], stream)
             else:
                 self._enqueue_tokens([copy for copy in some if isinstance(copy, TokenCopy)], stream)
+
+    def _enqueue_pages(self, copies: Sequence[PageCopy], stream: cudart.cudaStream_t) -> None:
+        if any(copy.src.data_ptr() in memory for memory in self._unlinked for copy in copies):
+            enqueue_one_by_one(copies, stream)
+        elif self._batched:
+            enqueue_in_batches(copies, stream)
+        else:
+            enqueue_in_runs(copies, stream)
 
     def _enqueue_tokens(self, copies: Sequence[TokenCopy], stream: cudart.cudaStream_t) -> None:
         """By torch's kernels on the lane's stream, in whose order torch reuses scratch and lists."""
@@ -216,13 +230,16 @@ def _ipc_handle(address: int) -> bytes:
     return ctypes.string_at(handle.getPtr(), IPC_HANDLE_BYTES)
 
 
-def _enable_access(ours: Gpu, theirs: Gpu) -> None:
-    """Let `ours` reach the memory of `theirs`."""
-    if ours == theirs or not get(cudart.cudaDeviceCanAccessPeer, ours.ordinal, theirs.ordinal):
-        return
+def _enable_access(ours: Gpu, theirs: Gpu) -> bool:
+    """Let `ours` reach the memory of `theirs`; False where they are not linked."""
+    if ours == theirs:
+        return True
+    if not get(cudart.cudaDeviceCanAccessPeer, ours.ordinal, theirs.ordinal):
+        return False
     ours.make_current()
     try:
         do(cudart.cudaDeviceEnablePeerAccess, theirs.ordinal, 0)
     except CudaError as error:
         if error.code != cudart.cudaError_t.cudaErrorPeerAccessAlreadyEnabled:
             raise
+    return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from radixd.gpu_pool.cuda.runtime import CudaError, cudart, do, get
 from radixd.gpu_pool.device import DeviceMemoryError
 
+OLD_DRIVER = "there is none, or it is one of CUDA 12: then pip install 'cuda-bindings<13'"
 VISIBILITY = "check the driver, CUDA_VISIBLE_DEVICES and which devices the container was given"
 
 
@@ -71,6 +72,8 @@ def visible_gpus() -> tuple[Gpu, ...]:
         count = get(cudart.cudaGetDeviceCount)
     except CudaError as error:
         count, failure = 0, str(error)
+        if error.code == cudart.cudaError_t.cudaErrorInsufficientDriver:
+            failure += f", {OLD_DRIVER}"
     for ordinal in range(count):
         try:
             found.append(_gpu(ordinal))
@@ -79,6 +82,16 @@ def visible_gpus() -> tuple[Gpu, ...]:
     if failure and not found:
         raise DeviceMemoryError(f"no GPU can be used: {failure}: {VISIBILITY}")
     return tuple(found)
+
+
+def is_under_mps(gpu: Gpu) -> bool:
+    """Whether a server of MPS runs this process's kernels there. Raises CudaError."""
+    try:
+        return bool(get(cudart.cudaDeviceGetAttribute, cudart.cudaDeviceAttr.cudaDevAttrMpsEnabled, gpu.ordinal))
+    except CudaError as error:
+        if error.code != cudart.cudaError_t.cudaErrorInvalidValue:
+            raise
+        return "CUDA_MPS_PIPE_DIRECTORY" in os.environ  # the driver is older than the question
 
 
 def _gpu(ordinal: int) -> Gpu:
@@ -109,7 +122,7 @@ def _check_sharing(gpu: Gpu) -> None:
     """Raises DeviceMemoryError where other processes could not attach, or could outlive the proof of their end."""
     try:
         mode = get(cudart.cudaDeviceGetAttribute, cudart.cudaDeviceAttr.cudaDevAttrComputeMode, gpu.ordinal)
-        mps = _is_under_mps(gpu)
+        mps = is_under_mps(gpu)
     except CudaError as error:
         raise DeviceMemoryError(f"GPU {gpu.uuid}: {error}") from error
     if mode != cudart.cudaComputeMode.cudaComputeModeDefault:
@@ -122,12 +135,3 @@ def _check_sharing(gpu: Gpu) -> None:
             f"GPU {gpu.uuid} is shared by MPS, under which a dead client's kernels may go on writing to the pool: "
             "stop nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY for radixd and its engines"
         )
-
-
-def _is_under_mps(gpu: Gpu) -> bool:
-    try:
-        return bool(get(cudart.cudaDeviceGetAttribute, cudart.cudaDeviceAttr.cudaDevAttrMpsEnabled, gpu.ordinal))
-    except CudaError as error:
-        if error.code != cudart.cudaError_t.cudaErrorInvalidValue:
-            raise
-        return "CUDA_MPS_PIPE_DIRECTORY" in os.environ  # the driver is older than the question

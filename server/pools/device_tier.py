@@ -102,7 +102,7 @@ class DeviceTier:
     def _ask(self) -> Future[None]:
         """On the copier's thread."""
         assert self.memory is not None
-        return self.memory.copy_async(lambda views: [])
+        return self.memory.probe()
 
     # --- moves
 

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from radixd.gpu_pool.handle import memory_kind
 from radixd.server.cache.importing import Peer
 from radixd.server.cache.results import ImportPlan
 from radixd.server.pools.copier import Copier
@@ -81,7 +82,7 @@ class PeerImports:
 
     def _finish(self, plan: ImportPlan, peer: ImportingPool, error: str) -> None:
         _end(peer, plan.loan_id, "")
-        if peer.broken is not None:  # nobody knows what its pages held
+        if not _is_served(peer):  # nobody knows what its pages held
             error = error or f"pool {peer.name}, which lent them, was stopped"
         _end(self._pool, plan.copy_id, error)
         peer.turn()
@@ -95,8 +96,9 @@ def _end(pool: ServedPool, copy_id: int, error: str) -> None:
             pool.cache.finish_copy(copy_id, error)
 
 
-def _is_served(pool: ServedPool) -> bool:
-    return pool.broken is None
+def _is_served(pool: ImportingPool) -> bool:
+    """Not where its memory is lost and the loop will hear of it only later."""
+    return pool.broken is None and (pool.memory is None or pool.memory.lost is None)
 
 
 def _alike(one: ImportingPool, other: ImportingPool) -> bool:
@@ -104,9 +106,5 @@ def _alike(one: ImportingPool, other: ImportingPool) -> bool:
     return (
         one.geometry.fingerprint == other.geometry.fingerprint
         and one.cache.lender.page_bytes == other.cache.lender.page_bytes
-        and _memory(one) == _memory(other)
+        and memory_kind(one.device_kind) == memory_kind(other.device_kind)
     )
-
-
-def _memory(pool: ServedPool) -> str:
-    return "host" if pool.device_kind in ("cpu", "cpu_async") else pool.device_kind

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from radixd.gpu_pool.geometry import Geometry
+from radixd.gpu_pool.handle import HOST_KINDS
 from radixd.gpu_pool.layout import Layout
 from radixd.server.byte_text import byte_text
 from radixd.server.cache.prefix_cache import CacheConfig, PrefixCache
@@ -70,7 +71,7 @@ class Pool:
     def memory_parts(self) -> Mapping[str, int]:
         """Host memory that `allocate` will take, in bytes, by name. Raises OSError."""
         parts = {}
-        if self.device_kind not in ("cuda", "meta"):
+        if self.device_kind in HOST_KINDS:
             parts[f"pool {self.name}"] = self.layout.nbytes * self.devices
         if self.tier is not None and self.device_kind != "meta":
             parts[f"host tier of pool {self.name}"] = self.tier.memory_bytes()

@@ -8,6 +8,7 @@ class cudaError_t(IntEnum):
     cudaSuccess = 0
     cudaErrorInvalidValue = 1
     cudaErrorMemoryAllocation = 2
+    cudaErrorInsufficientDriver = 35
     cudaErrorCallRequiresNewerDriver = 36
     cudaErrorPeerAccessAlreadyEnabled = 704
     cudaErrorNotSupported = 801

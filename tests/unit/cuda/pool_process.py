@@ -1,7 +1,7 @@
 """A process that owns a pool on fake GPUs and hands it out on an attach socket: run as a program.
 
 Arguments: SOCKET EPOCH COUNT [PID], PID being what it says its own is. Says "ready"; then obeys its stdin: `fill RANK
-PAGE VALUE`, `page RANK PAGE`, each answered by a line; at its end it closes the pool and ends in order.
+PAGE VALUE`, `page RANK PAGE`, `attached`, each answered by a line; at its end it closes the pool and ends in order.
 """
 
 import json
@@ -44,6 +44,12 @@ class PoolProcess:
         self.process.stdin.flush()
         return json.loads(self._line())
 
+    def attached(self) -> int:
+        """How many attach connections the other end has not closed."""
+        count = self.ask("attached")
+        assert isinstance(count, int)
+        return count
+
     def end(self) -> None:
         """Close its stdin and see it end in order."""
         assert self.process.communicate() == ("", None)
@@ -73,6 +79,14 @@ def serve(listener: socket.socket, reply: AttachReply, held: list[socket.socket]
         held.append(connection)
 
 
+def is_open(connection: socket.socket) -> bool:
+    """Whether the other end is."""
+    try:
+        return connection.recv(1, socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return True
+
+
 def main() -> None:
     path, epoch, count, *pid = sys.argv[1:]
     listener = socket.socket(socket.AF_UNIX)
@@ -84,9 +98,13 @@ def main() -> None:
         if pid:
             handles = tuple(replace(it, gpu=replace(it.gpu, pid=int(pid[0]))) for it in handles if it.gpu)
         reply = AttachReply(int(epoch), LAYOUT, handles)
-        threading.Thread(target=serve, args=(listener, reply, []), daemon=True).start()
+        held: list[socket.socket] = []
+        threading.Thread(target=serve, args=(listener, reply, held), daemon=True).start()
         print("ready", flush=True)
         for command in sys.stdin:
+            if command == "attached\n":
+                print(sum(map(is_open, held)), flush=True)
+                continue
             verb, rank, page, *value = command.split()
             rows = memory.views[int(rank)].layer_rows
             if verb == "fill":

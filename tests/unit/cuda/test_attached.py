@@ -177,11 +177,79 @@ def test_tensors_that_outlive_their_attachment_keep_the_memory_and_are_told_of(
         attachment.close()
     kept[3, 3] = 1.0
     assert 0 not in pool.ask("fill", 0, 4, 8)  # type: ignore[operator]
+    assert pool.attached() == 1, "by which the daemon knows that its memory is mapped"
     before = _free_bytes()
     pool.kill()
     assert _free_bytes() == before, "still mapped here"
     del kept
     assert _free_bytes() > before
+
+
+def test_tensors_whose_attachment_was_never_closed_keep_its_connection(
+    gpus: FakeGpus, start_pool: StartPool, ticket: Ticket
+) -> None:
+    pool = start_pool()
+    views = attach(ticket(1)).views
+    kept = views[1].region("latent", 0, "rope")
+    del views
+    gc.collect()
+    assert pool.attached() == 1
+    del kept
+    gc.collect()
+    assert pool.attached() == 0
+
+
+CLOSER = """
+import sys
+from radixd.client.attach import attach
+from radixd.client.ticket import AttachTicket
+attachment = attach(AttachTicket.from_json(sys.argv[1]))
+print("attached", flush=True)
+sys.stdin.readline()
+attachment.close()
+print("closed", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_memory_that_cannot_be_unmapped_keeps_its_connection_as_long_as_the_process_lives(
+    gpus: FakeGpus, start_pool: StartPool, ticket: Ticket
+) -> None:
+    pool = start_pool()
+    command = [sys.executable, "-c", CLOSER, ticket(1).to_json()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=gpus.env()) as closer:
+        assert closer.stdin is not None
+        assert closer.stdout is not None
+        assert closer.stdout.readline() == "attached\n"
+        gpus.fail("cudaDeviceSynchronize", "cudaErrorStreamCaptureUnsupported", pid=closer.pid)
+        closer.stdin.write("\n")
+        closer.stdin.flush()
+        assert closer.stdout.readline() == "closed\n"
+        assert pool.attached() == 1
+        closer.kill()
+    assert pool.attached() == 0
+
+
+def test_a_ticket_of_an_earlier_daemon_costs_no_later_attachment(
+    gpus: FakeGpus, start_pool: StartPool, ticket: Ticket
+) -> None:
+    start_pool(epoch=2)
+    with attach(ticket(2)) as attachment:
+        with pytest.raises(StaleEpoch):
+            attach(ticket(1))
+        assert len(attachment.views) == 2
+
+
+def test_a_gpu_that_mps_shares_with_this_process_alone_is_refused(
+    gpus: FakeGpus, start_pool: StartPool, ticket: Ticket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = start_pool()
+    gpus.fail("cudaDeviceGetAttribute", "cudaErrorInvalidValue", pid=os.getpid())
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    with pytest.raises(CannotMap, match=r"shared by MPS in this process.*CUDA_MPS_PIPE_DIRECTORY"):
+        attach(ticket(1))
+    gc.collect()
+    assert pool.attached() == 0
 
 
 def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ticket: Ticket) -> None:
@@ -219,5 +287,5 @@ def test_a_gpu_that_is_lost_ends_an_attachment_all_the_same(
     attachment = attach(ticket(1))
     gpus.lose(0)
     attachment.close()
-    assert "was not unmapped in order: cudaSetDevice: cudaErrorUnknown" in caplog.text
+    assert "cannot be unmapped before this process ends: cudaSetDevice: cudaErrorUnknown" in caplog.text
     pool.kill()

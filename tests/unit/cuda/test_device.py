@@ -179,6 +179,8 @@ def test_gpus_that_are_not_linked_still_copy(
 
     monkeypatch.setattr(device.cudart, "cudaDeviceCanAccessPeer", _no_access)
     source, target = open_pool(), open_pool(count=2)
+    for call in ("cudaMemcpyBatchAsync", "cudaMemcpy2DAsync"):  # of which nobody promises that they do
+        fake_gpus.fail(call, "cudaErrorInvalidValue", nth=None, gpu=1)
     import_pages(source, [1], target, [2]).result()
     assert _pages(target, [2], 1) == _pages(source, [1])
 
@@ -202,6 +204,28 @@ def test_peer_access_that_fails_is_an_error_and_one_that_is_there_is_not(
     assert _pages(other, [2], 1) == _pages(source, [1])
 
 
+def test_an_import_that_a_later_rank_cannot_make_has_begun_on_no_rank(
+    make_fake_gpus: MakeFakeGpus, open_pool: OpenPool
+) -> None:
+    gpus = make_fake_gpus(2, delay_s=0.05)
+    source, target = open_pool(), open_pool(count=2)
+    before = _pages(target, [2])
+    gpus.fail("cudaDeviceEnablePeerAccess", "cudaErrorTooManyPeers")
+    with pytest.raises(CudaError, match="cudaErrorTooManyPeers"):
+        import_pages(source, [1], target, [2])
+    target.probe().result()
+    assert _pages(target, [2]) == before, "whoever got the page meanwhile has written to it"
+
+
+def test_a_gpu_that_is_found_lost_by_an_import_is_lost(fake_gpus: FakeGpus, open_pool: OpenPool) -> None:
+    source, target = open_pool(), open_pool(count=2)
+    fake_gpus.lose(1)
+    with pytest.raises(DeviceLost, match=fake_gpus.uuids[1]):
+        import_pages(source, [1], target, [2])
+    assert target.lost is not None
+    assert source.lost is None
+
+
 def test_a_late_copy_is_pending_and_reads_its_source_when_it_runs(
     gpus: FakeGpus, layout: LayoutKind, open_pool: OpenPool, host: HostPool
 ) -> None:
@@ -222,16 +246,16 @@ def test_a_pools_copy_ends_with_its_last_gpu(fake_gpus: FakeGpus, open_pool: Ope
     memory = open_pool(count=2)
     with fake_gpus.paused(1):
         copy = copy_pages(memory, [1], [2])
-        memory.devices[0].synchronize()
+        memory.devices[0].probe().result()
         assert not copy.done()
     copy.result()
 
 
-def test_no_copies_ask_whether_the_gpu_answers(fake_gpus: FakeGpus, open_pool: OpenPool) -> None:
+def test_a_probe_asks_whether_the_gpu_answers(fake_gpus: FakeGpus, open_pool: OpenPool) -> None:
     memory = open_pool(count=2)
-    memory.copy_async(lambda views: []).result()
+    memory.probe().result()
     with fake_gpus.paused(1):
-        probe = memory.copy_async(lambda views: [])
+        probe = memory.probe()
         with pytest.raises(TimeoutError):
             probe.result(timeout=0.03)
     probe.result()
@@ -321,7 +345,7 @@ def test_a_sticky_error_ends_every_copy_of_its_gpu_alone(
                 copy.result()
         with pytest.raises(DeviceLost):
             copy_pages(hit, [1], [2]).result()
-        hit.synchronize()
+        assert isinstance(hit.probe().exception(), DeviceLost)
         assert hit.lost is not None
         assert "cudaErrorIllegalAddress" in hit.lost
         assert [record.levelname for record in caplog.records] == ["ERROR"]
@@ -334,7 +358,7 @@ def test_a_gpu_that_disappears_is_seen_by_a_probe(fake_gpus: FakeGpus, open_pool
     memory = open_pool(count=2)
     fake_gpus.lose(1)
     with pytest.raises(DeviceLost, match=rf"{fake_gpus.uuids[1]}.*cudaErrorUnknown"):
-        memory.copy_async(lambda views: []).result()
+        memory.probe().result()
     assert memory.lost is not None
     assert fake_gpus.uuids[1] in memory.lost
 

@@ -224,11 +224,11 @@ def test_a_late_copy_reads_its_source_when_it_runs(make_pool: MakePool) -> None:
     assert (pages[2] == 77).all()
 
 
-def test_late_copies_run_in_the_order_given_and_synchronize_waits_for_all(make_pool: MakePool) -> None:
+def test_late_copies_run_in_the_order_given_and_a_probe_ends_after_all(make_pool: MakePool) -> None:
     memory = make_pool("tiny", device="cpu_async", count=2)
     first_pages = [views.page_rows[0][1].clone() for views in memory.views]
     copies = [copy_pages(memory, [page], [page + 1]) for page in range(1, 12)]
-    memory.synchronize()
+    memory.probe().result()
     assert all(copy.done() for copy in copies)
     for views, first in zip(memory.views, first_pages, strict=True):
         assert (views.page_rows[0][2:13] == first).all()
@@ -240,7 +240,7 @@ def test_a_pools_copy_ends_with_its_last_device(make_pool: MakePool) -> None:
     assert isinstance(last, CpuAsyncDevice)
     last.pause()
     copy = copy_pages(memory, [1], [2])
-    memory.devices[0].synchronize()
+    memory.devices[0].probe().result()
     assert not copy.done()
     last.resume()
     copy.result()

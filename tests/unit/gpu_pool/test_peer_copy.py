@@ -90,7 +90,7 @@ def test_a_list_that_cannot_be_imports_nothing(make_pool: MakePool, other_geomet
             import_pages(source, pages, target, targets)
     with pytest.raises(MoveError, match="geometry other, the target of tiny"):
         import_pages(other_geometry, [1], target, [1])
-    with pytest.raises(MoveError, match="pools on cpu and cuda share no pages"):
+    with pytest.raises(MoveError, match="pools in cuda and host memory share no pages"):
         import_pages(make_pool(device="cuda"), [1], target, [1])
     with pytest.raises(MoveError, match="imports nothing from itself"):
         import_pages(target, [1], target, [2])

@@ -187,7 +187,7 @@ def test_a_load_ends_with_its_last_device_and_a_save_with_the_first(make_pool: M
     last.pause()
     save_pages(memory, host, [1], [1]).result()
     load = load_pages(memory, host, [1], [2])
-    memory.devices[0].synchronize()
+    memory.devices[0].probe().result()
     assert not load.done()
     last.resume()
     load.result()
@@ -276,7 +276,7 @@ def test_a_half_valid_list_copies_nothing(
             save_pages(memory, host, device_pages, host_pages)
         with pytest.raises(MoveError, match=names):
             load_pages(memory, host, host_pages, device_pages)
-        memory.synchronize()
+        memory.probe().result()
         assert (host.pages == 3).all()
         if device != "meta":
             assert not memory.views[0].buffer.any()

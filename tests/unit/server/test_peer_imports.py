@@ -1,14 +1,17 @@
 """Which pools are peers, and what becomes of a loan that nobody has begun to read."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from radixd.gpu_pool.device import DeviceLost
 from radixd.server.config.file import read_config
 from radixd.server.pools.copier import Copier
 from radixd.server.pools.pool import Pool
 from radixd.server.sessions.fault import stop_pool
 from radixd.server.sessions.limits import Limits
+from tests.fake_cuda.plugin import MakeFakeGpus
 from tests.scheduler import Scheduler
 from tests.sequences import PAGE, seq
 
@@ -48,6 +51,34 @@ async def test_late_and_punctual_host_memory_are_one_kind(copier: Copier) -> Non
     pools = [made(copier, "one", device="cpu"), made(copier, "other", device="cpu_async")]
     pools[0].imports.meet(pools)
     assert pools[0].imports.peers == ("other",)
+
+
+async def test_what_a_pool_lent_whose_gpu_is_lost_is_not_believed_though_nobody_has_heard_of_it(
+    copier: Copier, make_fake_gpus: MakeFakeGpus
+) -> None:
+    gpus = make_fake_gpus(2)
+    lender = made(copier, "lender", device="cuda", gpus=gpus.uuids[:1])
+    borrower = made(copier, "borrower", device="cuda", gpus=gpus.uuids[1:])
+    pools = [lender, borrower]
+    for pool in pools:
+        pool.allocate()
+        pool.imports.meet(pools)
+    one, two = Scheduler(lender.cache), Scheduler(borrower.cache)
+    one.publish(seq("ABCD"))
+    acquired = two.acquire(seq("ABCDE"), import_from_peers=True)
+    assert acquired.peer_tokens == 4 * PAGE
+    borrower.turn()
+    copier.close()
+    gpus.lose(0)
+    assert lender.memory is not None
+    with pytest.raises(DeviceLost):
+        lender.memory.probe().result()
+    assert lender.broken is None
+    await asyncio.sleep(0)
+    assert two.cached(seq("ABCDE")) == 0
+    stop_pool(lender, "its GPU is lost")
+    for pool in pools:
+        pool.close()
 
 
 async def test_a_pool_that_is_stopped_before_its_import_begins_gives_the_loan_back(copier: Copier) -> None:
