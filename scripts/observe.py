@@ -13,7 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RADIXD = (str(Path(sys.executable).with_name("radixd")),)
-POOL = ("--geometry", "tiny", "--tokens", "100000", "--host-tokens", "150000")
+# No conversation comes back under the next seed, so a full host tier only drops what it was given, which the doctor and
+# an alert call thrashing. This one, of 0.5 GiB, takes some 10 minutes to be full, on a faster machine fewer.
+POOL = ("--geometry", "tiny", "--tokens", "100000", "--host-tokens", "6400000")
 PROMETHEUS_PORT = 9090
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0

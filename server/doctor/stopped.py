@@ -14,8 +14,8 @@ def daemon_silent(now: Scrape) -> Finding | None:
         "LoopStalls",
         "the daemon's event loop stands still: nobody is answered, and the scrape has no pool",
         (Fact("radixd_loop_answers", 0), Fact("longest stall, s", round(stall, 1))),
-        "give the daemon a core of its own and no CPU limit; if it lasts, take its stack (`py-spy dump`) and restart "
-        "it",
+        "give the daemon a core of its own and no CPU limit; if it lasts, take its stack (docs/runbook.md says how, at "
+        "RadixdLoopStalls) and restart it",
     )
 
 

@@ -62,7 +62,8 @@ def prefix() -> Iterator[Path]:
         folder.chmod(0o755)
         copy_context(folder / "src")
         path = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
-        command = [folder / "src/deploy/install.sh", folder / "src", folder / "radixd"]
+        # Private, for this machine's Python may lie in a home directory.
+        command = [folder / "src/deploy/install.sh", folder / "src", folder / "radixd", "--private"]
         subprocess.run(command, env={**os.environ, "PATH": path}, check=True)
         yield folder / "radixd"
 

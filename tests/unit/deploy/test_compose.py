@@ -29,6 +29,19 @@ def test_the_commands_are_radixds() -> None:
         assert build_parser().parse_args(SERVICES[name]["command"]).command == command
 
 
+def test_what_serves_is_restarted_and_a_load_is_not() -> None:
+    restarts = {name: service.get("restart") for name, service in SERVICES.items()}
+    serving = dict.fromkeys(("radixd", "prometheus", "grafana"), "unless-stopped")
+    assert restarts == {**serving, "load": None}, "a load ends when its requests do"
+
+
+def test_what_lives_in_the_daemons_network_is_restarted_with_it() -> None:
+    guests = [it for it in SERVICES.values() if it.get("network_mode") == "service:radixd"]
+    assert guests
+    for guest in guests:
+        assert guest["depends_on"] == {"radixd": {"condition": "service_started", "restart": True}}
+
+
 def test_the_load_shares_what_an_engine_must() -> None:
     daemon, load = SERVICES["radixd"], SERVICES["load"]
     assert load["pid"] == "service:radixd"

@@ -1,5 +1,6 @@
 """The manifests are valid, and agree with radixd and with one another."""
 
+import re
 from pathlib import Path
 
 import kubernetes_validate
@@ -12,6 +13,7 @@ from radixd.server.grpc_server import SERVICES
 from tests.unit.deploy.manifests import (
     BASE,
     KUBERNETES,
+    ROOT,
     Manifest,
     base_config,
     containers,
@@ -22,20 +24,32 @@ from tests.unit.deploy.manifests import (
     rendered,
 )
 
-VERSION = "1.34"
-"""The oldest that the manifests ask for, by their resource claims."""
-KUSTOMIZATIONS = ("base", "overlays/gpu", "overlays/daemonset")
-WHOLE = ("base/engine.yaml", "base/metrics.yaml", "overlays/gpu/gpus.yaml", "overlays/daemonset/engine-on-node.yaml")
+SLEEP_VERSION, CLAIMS_VERSION = "1.30", "1.34"
+"""The oldest for the manifests, by the engine's `preStop` (docs/deploy.md), and for the GPUs' resource claims."""
+DAEMONSET = "overlays/daemonset"
+KUSTOMIZATIONS = ("base", "overlays/gpu", DAEMONSET)
+WHOLE = (
+    "base/namespace.yaml",
+    "base/engine.yaml",
+    "base/metrics.yaml",
+    "overlays/gpu/gpus.yaml",
+    "overlays/daemonset/engine-on-node.yaml",
+)
 """Files that are manifests before anything is rendered."""
 DAEMON_BYTES = 2 * 2**30
 """What the daemon's own process may take, beside pools and tiers."""
 
 
-def check_schema(manifest: Manifest) -> None:
+def check_schema(manifest: Manifest, version: str) -> None:
     if manifest["kind"] == "ServiceMonitor":
         check_service_monitor(manifest)
     else:
-        kubernetes_validate.validate(manifest, VERSION, strict=True)
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def oldest(path: str) -> str:
+    """The Kubernetes that a file or a folder asks for."""
+    return CLAIMS_VERSION if path.startswith("overlays/gpu") else SLEEP_VERSION
 
 
 def check_service_monitor(monitor: Manifest) -> None:
@@ -50,24 +64,45 @@ def check_service_monitor(monitor: Manifest) -> None:
 @pytest.mark.parametrize("path", WHOLE)
 def test_files_follow_the_schema(path: str) -> None:
     for manifest in loaded(KUBERNETES / path):
-        check_schema(manifest)
+        check_schema(manifest, oldest(path))
 
 
 @pytest.mark.parametrize("folder", KUSTOMIZATIONS)
 def test_what_is_rendered_follows_the_schema(folder: str) -> None:
     manifests = rendered(KUBERNETES / folder)
     for manifest in manifests:
-        check_schema(manifest)
-    assert {it["metadata"].get("namespace") for it in manifests if not it["kind"].startswith("Cluster")} == {
-        "inference"
-    }
+        check_schema(manifest, oldest(folder))
+    of_none = ("Namespace", "ClusterRole", "ClusterRoleBinding")
+    namespaces = {it["metadata"].get("namespace") for it in manifests if it["kind"] not in of_none}
+    assert namespaces == {of_kind(manifests, "Namespace")["metadata"]["name"]} == {"inference"}
 
 
 def test_a_wrong_field_is_noticed() -> None:
     engine = of_kind(loaded(BASE / "engine.yaml"), "Deployment")
     engine["spec"]["template"]["spec"]["shareProcessNamespaces"] = True
     with pytest.raises(kubernetes_validate.ValidationError):
-        check_schema(engine)
+        check_schema(engine, SLEEP_VERSION)
+
+
+def test_the_document_asks_for_the_same_versions() -> None:
+    text = (ROOT / "docs/deploy.md").read_text()
+    assert set(re.findall(r"Kubernetes (1\.\d+) or later", text)) == {SLEEP_VERSION, CLAIMS_VERSION}
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS)
+def test_the_namespace_lets_in_what_the_pods_ask_of_the_node(folder: str) -> None:
+    manifests = rendered(KUBERNETES / folder)
+    (pod,) = pods(manifests)
+    asks = pod.get("hostPID", False) or any("hostPath" in volume for volume in pod["volumes"])
+    labels = of_kind(manifests, "Namespace")["metadata"].get("labels", {})
+    assert (labels.get("pod-security.kubernetes.io/enforce") == "privileged") == asks == (folder == DAEMONSET)
+
+
+def test_the_base_fits_a_small_node() -> None:
+    (pod,) = pods(rendered(BASE))
+    requests = [container["resources"]["requests"] for container in containers(pod).values()]
+    assert sum(nbytes(it["memory"]) for it in requests) <= 9 * 2**30
+    assert sum(float(it["cpu"].removesuffix("m")) / (1000 if it["cpu"].endswith("m") else 1) for it in requests) < 3
 
 
 @pytest.mark.parametrize("folder", KUSTOMIZATIONS)
@@ -175,7 +210,8 @@ def test_prometheus_finds_the_daemon(folder: str) -> None:
     assert monitor["spec"]["endpoints"][0]["port"] == port["name"]
     assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "radixd", "what the rules call the job"
     proxy = containers(pod)["metrics"]
-    assert proxy["ports"] == [{"name": port["targetPort"], "containerPort": port["port"]}]
+    assert [it["containerPort"] for it in proxy["ports"]] == [port["targetPort"]], "no name: the proxy is a sidecar"
+    assert f"--secure-listen-address=0.0.0.0:{port['targetPort']}" in proxy["args"]
     assert f"--upstream=http://{base_config().metrics}/" in proxy["args"]
 
 

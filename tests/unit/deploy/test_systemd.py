@@ -54,11 +54,25 @@ def test_it_is_hardened(installed: Path) -> None:
     assert result.returncode == 0, result.stdout[-200:]
 
 
-def test_its_commands_are_radixds() -> None:
-    for name, command in (("ExecStart", "serve"), ("ExecStartPre", "config")):
-        program, *arguments = setting(name).split()
-        assert program == RADIXD
-        assert build_parser().parse_args(arguments).command == command
+def test_its_command_is_radixds() -> None:
+    program, *arguments = setting("ExecStart").split()
+    assert program == RADIXD
+    assert build_parser().parse_args(arguments).command == "serve"
+
+
+def test_a_bad_configuration_is_not_tried_again(tmp_path: Path) -> None:
+    assert "ExecStartPre=" not in UNIT.read_text(), "its exit status would prevent no restart"
+    (tmp_path / "bad.toml").write_text("pools = 1\n")
+    command = [Path(sys.executable).with_name("radixd"), "serve", "--config", tmp_path / "bad.toml"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert str(result.returncode) == setting("RestartPreventExitStatus"), result.stderr
+    assert "radixd serve: pools" in result.stderr
+
+
+def test_it_restricts_no_devices() -> None:
+    text = UNIT.read_text()
+    for name in ("ProtectClock", "PrivateDevices", "DevicePolicy", "DeviceAllow"):
+        assert f"\n{name}=" not in text, "the GPUs"
 
 
 def test_the_watchdog_allows_many_ticks() -> None:
