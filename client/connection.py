@@ -59,7 +59,7 @@ def connect(ticket: AttachTicket, role: Role) -> AttachConnection:
 
 
 def _handshake(sock: socket.socket, ticket: AttachTicket, role: Role) -> AttachReply:
-    request = AttachRequest(ticket.session_id, ticket.secret, os.getpid(), role)
+    request = AttachRequest(ticket.epoch, ticket.session_id, ticket.secret, os.getpid(), role)
     pidfd = None
     with suppress(OSError):  # an old kernel or a strict seccomp profile; the daemon finds its own way then, or refuses
         pidfd = os.pidfd_open(os.getpid())

@@ -18,7 +18,7 @@ from radixd.gpu_pool.framing import TIMEOUT_S, Frame, FrameError
 from radixd.gpu_pool.handle import HOST_KINDS, IPC_HANDLE_BYTES, DeviceKind, GpuHandle, Handle
 from radixd.gpu_pool.layout import Layout
 
-VERSION = 1
+VERSION = 2
 MAX_UINT64 = 2**64 - 1
 MAX_PID = 2**31 - 1
 MAX_SECRET_HEX = 128
@@ -44,8 +44,12 @@ class AttachRefused(Exception):
 
 @dataclass(frozen=True)
 class AttachRequest:
-    """Who wants the memory, in which session's name. `pid` is a label: the kernel says who the peer is."""
+    """Who wants the memory, in which session's name. `pid` is a label: the kernel says who the peer is.
 
+    `epoch` is the session's: ids begin anew with each daemon.
+    """
+
+    epoch: int
     session_id: int
     secret: bytes
     pid: int
@@ -81,6 +85,7 @@ def send_request(
     """Client, blocking socket: ask. `pidfd` of this process stays the caller's. Raises FrameError."""
     body = {
         "version": VERSION,
+        "epoch": request.epoch,
         "session_id": request.session_id,
         "secret": request.secret.hex(),
         "pid": request.pid,
@@ -137,6 +142,7 @@ def _request(frame: Frame) -> ReceivedRequest:
     if len(frame.fds) > 1:
         raise FieldError(f"{len(frame.fds)} file descriptors: at most one is expected, the client's pidfd")
     request = AttachRequest(
+        epoch=fields.integer(body, "epoch", "", high=MAX_UINT64),
         session_id=fields.integer(body, "session_id", "", high=MAX_UINT64),
         secret=bytes.fromhex(fields.text(body, "secret", "", limit=MAX_SECRET_HEX)),
         pid=fields.integer(body, "pid", "", high=MAX_PID),

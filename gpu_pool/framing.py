@@ -134,7 +134,10 @@ class _Incoming:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self.fds += memoryview(payload[: len(payload) // 4 * 4]).cast("i")
         if flags & socket.MSG_CTRUNC or len(self.fds) > MAX_FDS:
-            raise FrameError(f"the peer sent more than {MAX_FDS} file descriptors, or more than this process may open")
+            raise FrameError(
+                f"the peer sent more than {MAX_FDS} file descriptors, or more than this process may still open: then "
+                "raise its limit (ulimit -n)"
+            )
         if not data:
             raise FrameError(f"the peer closed the connection after {len(self.data)} bytes of a frame")
         self.data += data

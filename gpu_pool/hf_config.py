@@ -120,7 +120,12 @@ def _plain_attention(config: Mapping[str, object], num_layers: int) -> tuple[tup
     heads = _size(config, "num_attention_heads")
     kv_heads = heads if config.get("num_key_value_heads") is None else _size(config, "num_key_value_heads")
     if config.get("head_dim") is None:
-        head_dim = _size(config, "hidden_size") // heads
+        hidden = _size(config, "hidden_size")
+        if hidden % heads:
+            raise GeometryError(
+                f"hidden_size: {hidden} is no multiple of num_attention_heads {heads}; say head_dim too"
+            )
+        head_dim = hidden // heads
     else:
         head_dim = _size(config, "head_dim")
     bytes_per_token = 2 * kv_heads * head_dim

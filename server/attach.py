@@ -135,6 +135,7 @@ class AttachServer:
         """Make the holder known before it can have seen any memory: no await lies in between."""
         holder = Holder(request.session_id, request.role, connection, pidfd, peer_pid(connection))
         try:
+            self._registry.check_epoch(request.epoch)
             if request.session_id != self._admitted:
                 self._gate.check()
             pool = self._registry.attach(request.session_id, request.secret, holder)

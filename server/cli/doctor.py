@@ -5,6 +5,7 @@ import sys
 
 from radixd.server.cli.command import Commands, add_command
 from radixd.server.cli.daemon_channel import CommandError, add_target
+from radixd.server.cli.numbers import seconds
 
 SECONDS = 10.0
 CANNOT_ASK = 2
@@ -34,7 +35,7 @@ def add_parser(commands: Commands) -> None:
         help="what the pool should hold: tokens, a preset, or flags of `radixd plan` as FLAG=VALUE with commas",
     )  # fmt: skip
     parser.add_argument(
-        "--seconds", type=_seconds, default=SECONDS, metavar="S", help="to watch (default: %(default)s; 0: look once)"
+        "--seconds", type=seconds(0), default=SECONDS, metavar="S", help="to watch (default: %(default)s; 0: look once)"
     )
     parser.add_argument(
         "--metrics", nargs="+", metavar="FILE|URL",
@@ -73,13 +74,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_report(reading, diagnoses)
     return 1 if reading.silent or any(it.findings for it in diagnoses) else 0
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected seconds, got {text[:64]!r}") from None
-    if not 0 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"{value:g} is outside [0, 3600]")
-    return value

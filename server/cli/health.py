@@ -4,6 +4,7 @@ import argparse
 
 from radixd.server.cli.command import Commands, add_command
 from radixd.server.cli.daemon_channel import CommandError, add_target, daemon_channel
+from radixd.server.cli.numbers import seconds
 
 METHOD = "/grpc.health.v1.Health/Check"
 EXAMPLES = """\
@@ -20,7 +21,11 @@ def add_parser(commands: Commands) -> None:
     parser = add_command(commands, "health", run, "ask gRPC health; exit 1 unless it answers SERVING", EXAMPLES)
     parser.add_argument("service", nargs="?", default="", help="of which service (default: the whole daemon)")
     parser.add_argument(
-        "--timeout", type=float, default=2.0, metavar="S", help="no answer within it is a no (default: %(default)s)"
+        "--timeout",
+        type=seconds(0.01),
+        default=2.0,
+        metavar="S",
+        help="no answer within it: no (default: %(default)s)",
     )
     add_target(parser)
 

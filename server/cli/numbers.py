@@ -22,5 +22,20 @@ def whole(low: int, high: int = UINT64) -> Callable[[str], int]:
     return read
 
 
+def seconds(low: float, high: float = 3600.0) -> Callable[[str], float]:
+    """An argparse type: seconds within [low, high]."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected seconds, got {text[:64]!r}") from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{value:g} is outside [{low:g}, {high:g}]")
+        return value
+
+    return read
+
+
 positive = whole(1)
 count = whole(0)

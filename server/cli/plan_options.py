@@ -105,7 +105,7 @@ def _plan(flags: Mapping[str, object]) -> Plan:
 
 def _model(table: Table) -> Model:
     named = table.get("preset", lambda d, k, w: str(d[k]), PRESET)
-    config = table.get("from-config", lambda d, k, w: str(d[k]), "")
+    config = table.get("from-config", plan_values.file_name, "")
     page_size = table.get("page-size", plan_values.whole(1, MAX_PAGE_SIZE), 0)
     indexer = table.get("indexer", plan_values.whole(1, MAX_LAYERS), 0)
     mtp = table.get("mtp", plan_values.whole(0, MAX_LAYERS), 0)

@@ -24,6 +24,14 @@ def token_list(data: Mapping[str, object], key: str, where: str) -> tuple[int, .
     return tuple(_tokens(text, f"{where}{key}") for text in fields.text(data, key, where, limit=4096).split(","))
 
 
+def file_name(data: Mapping[str, object], key: str, where: str) -> str:
+    """A file's name, which an unset variable of a shell is not."""
+    name = str(data[key])
+    if not name:
+        raise FieldError(f"{where}{key}: the name is empty; without the flag it is the preset's plan")
+    return name
+
+
 def gpu_size(data: Mapping[str, object], key: str, where: str) -> int:
     """Bytes of a GPU's memory, as a configuration's sizes are: too few for one lack their unit."""
     nbytes = values.size(data, key, where)

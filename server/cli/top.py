@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from radixd.server.cli.command import Commands, add_command
 from radixd.server.cli.daemon_channel import TIMEOUT_S, CommandError, add_target, admin
+from radixd.server.cli.numbers import seconds
 
 if TYPE_CHECKING:
     from radixd.server.cli.top_view import Sample
@@ -29,7 +30,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--pool", default="", help="one pool alone")
     parser.add_argument("--once", action="store_true", help="print it once, on any terminal or into a file")
     parser.add_argument(
-        "--interval", type=_seconds, default=1.0, metavar="S", help="between two readings (default: %(default)s)"
+        "--interval", type=seconds(0.1), default=1.0, metavar="S", help="between two readings (default: %(default)s)"
     )
     add_target(parser)
 
@@ -100,13 +101,3 @@ def _quits(keyboard: int, seconds: float) -> bool:
             if not pressed or b"q" in pressed:
                 return True
     return False
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected seconds, got {text[:64]!r}") from None
-    if not 0.1 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"{value:g} is outside [0.1, 3600]")
-    return value

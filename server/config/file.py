@@ -81,7 +81,9 @@ def _load(path: Path) -> Mapping[str, object]:
 def _overridden(pools: object, flags: Mapping[str, object]) -> Mapping[str, object]:
     if not isinstance(pools, list) or len(pools) != 1:
         raise ConfigError("flags describe one pool, and the file has several: change the file")
-    pool = dict(fields.mapping(pools[0], "pools[0]"))
+    if not isinstance(pools[0], Mapping):
+        raise ConfigError("pools[0]: expected a table ([[pools]])")
+    pool = dict(pools[0])
     for sizes in (SIZES, ("host_tokens", "host_bytes")):
         if flags.keys() & sizes:  # one size replaces the other
             for size in sizes:

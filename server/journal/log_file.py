@@ -1,5 +1,6 @@
 """A journal's file: written in whole turns, read in one piece, made void in one call."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -50,8 +51,13 @@ class LogFile:
             del self._waiting[:count]
 
     def sync(self) -> None:
-        """Has the kernel put the file on the disk, where it outlives the machine. Raises OSError."""
+        """Has the kernel put the file on the disk, where it outlives the machine, and looks that it is found there.
+
+        Raises OSError, also where somebody has removed or replaced it.
+        """
         os.fdatasync(self._fd)
+        if not os.path.samestat(os.fstat(self._fd), self.path.stat()):
+            raise FileNotFoundError(errno.ENOENT, "it has been replaced by another file", str(self.path))
 
     def rename(self, path: Path) -> None:
         """Takes the place of the file at `path`, all at once. Raises OSError."""

@@ -1,9 +1,11 @@
 """`radixd replay`: the command's flags. What is heavy is imported when it runs."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
-from typing import get_args
+from types import FrameType
+from typing import NoReturn, get_args
 
 from radixd.gpu_pool.handle import DeviceKind
 from radixd.gpu_pool.paths import default_socket
@@ -127,18 +129,28 @@ def run(args: argparse.Namespace) -> int:
         options = Options.read(args)
         workload = options.workload.open()
         faults = options.choose_faults(workload)
+        if options.report is not None:
+            options.report.open("a").close()  # so that no long run is for nothing
     except (OSError, ValueError) as error:
         print(f"radixd replay: {error}", file=sys.stderr)
         return 2
+    # Else the daemon and the schedulers, which hear of no signal to this process, would go on without it.
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         report = replay(options, workload, faults)
     except (CommandError, DaemonFailed) as error:
         print(f"radixd replay: {error}", file=sys.stderr)
         return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     report.print()
     if options.report is not None:
         options.report.write_text(report.to_json())
     return 0 if report.ok else 1
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _requests(text: str) -> int | str:

@@ -111,6 +111,8 @@ class AdminService:
             raise bad_field("pool", f"{pool.name} has no state directory; start the daemon with --state-dir")
         taken = await pool.snapshot()
         check_served(pool)
+        if pool.journal != "ok":
+            raise Refusal(Reason.BROKEN_INVARIANT, f"pool {pool.name} keeps no journal any more: {pool.journal}")
         return pb.SnapshotResponse(host_pages=taken.host_pages, path=str(taken.path))
 
     def _named(self, name: str) -> Iterable[ServedPool]:

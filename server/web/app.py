@@ -49,7 +49,10 @@ def build_app(status: Status, metrics: CollectorRegistry) -> Starlette:
         return _text("\n".join(reasons), 503) if reasons else _text("ok")
 
     async def exposition(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        except (TypeError, ValueError):  # of a version that is none
+            encode, content_type = choose_encoder("")
         body = await run_in_threadpool(encode, metrics)
         return Response(body, headers={**SECURITY_HEADERS, "Content-Type": content_type})
 

@@ -1,7 +1,7 @@
 """A process that attaches to a pool and waits to be told to end: run as a program, with stdin as its leash.
 
-Arguments: ATTACH_SOCKET SESSION_ID SECRET [fork]. Prints the pids that hold the connection once they do. With `fork`,
-a child inherits the connection and the mapping.
+Arguments: ATTACH_SOCKET EPOCH SESSION_ID SECRET [fork]. Prints the pids that hold the connection once they do. With
+`fork`, a child inherits the connection and the mapping.
 """
 
 import os
@@ -16,8 +16,9 @@ from radixd.gpu_pool.attach_wire import AttachRequest, read_reply, send_request
 class AttachedProcess:
     """The program, attached: `pids` are its own and its forked child's."""
 
-    def __init__(self, attach_socket: Path, session_id: int, secret: bytes, *, fork: bool = False) -> None:
-        command = [sys.executable, __file__, str(attach_socket), str(session_id), secret.hex(), *["fork"] * fork]
+    def __init__(self, attach_socket: Path, epoch: int, session_id: int, secret: bytes, *, fork: bool = False) -> None:
+        arguments = (str(attach_socket), str(epoch), str(session_id), secret.hex(), *["fork"] * fork)
+        command = [sys.executable, __file__, *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.pids = [int(pid) for pid in self.process.stdout.readline().split()]
@@ -30,10 +31,10 @@ class AttachedProcess:
 
 def main() -> None:
     """Attach, maybe fork, say so, and wait for stdin to end."""
-    path, session_id, secret, *rest = sys.argv[1:]
+    path, epoch, session_id, secret, *rest = sys.argv[1:]
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
-    send_request(connection, AttachRequest(int(session_id), bytes.fromhex(secret), os.getpid(), "worker"))
+    send_request(connection, AttachRequest(int(epoch), int(session_id), bytes.fromhex(secret), os.getpid(), "worker"))
     reply = read_reply(connection)
     child = os.fork() if rest else 0
     if rest and not child:

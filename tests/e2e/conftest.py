@@ -58,7 +58,9 @@ def attach() -> Iterator[Attach]:
         def start(
             daemon: DaemonProcess, session: session_pb2.OpenSessionResponse, fork: bool = False
         ) -> AttachedProcess:
-            attached = AttachedProcess(daemon.attach_socket, session.session_id, session.secret, fork=fork)
+            attached = AttachedProcess(
+                daemon.attach_socket, session.epoch, session.session_id, session.secret, fork=fork
+            )
             running.callback(_end, attached)
             return attached
 

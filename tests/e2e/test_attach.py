@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,12 @@ def connected(daemon: DaemonProcess) -> socket.socket:
     return connection
 
 
-def asked(daemon: DaemonProcess, session_id: int, secret: bytes) -> tuple[socket.socket, AttachReply]:
+def asked(
+    daemon: DaemonProcess, session: session_pb2.OpenSessionResponse, **other: int | bytes
+) -> tuple[socket.socket, AttachReply]:
     connection = connected(daemon)
-    send_request(connection, AttachRequest(session_id, secret, os.getpid(), "scheduler"))
+    request = AttachRequest(session.epoch, session.session_id, session.secret, os.getpid(), "scheduler")
+    send_request(connection, replace(request, **other))
     return connection, read_reply(connection, PATIENCE_S)
 
 
@@ -47,8 +51,8 @@ def asked(daemon: DaemonProcess, session_id: int, secret: bytes) -> tuple[socket
 def test_the_memory_is_the_same_for_all(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--device", "cpu").serving()
     session = daemon.open_session()
-    first = asked(daemon, session.session_id, session.secret)
-    second = asked(daemon, session.session_id, session.secret)
+    first = asked(daemon, session)
+    second = asked(daemon, session)
     buffers = []
     for _, reply in (first, second):
         assert reply.epoch == session.epoch
@@ -67,7 +71,7 @@ def test_the_memory_is_the_same_for_all(start_daemon: StartDaemon) -> None:
 def test_a_pool_without_memory_hands_out_its_layout(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--devices", "2").serving()
     session = daemon.open_session()
-    _, reply = asked(daemon, session.session_id, session.secret)
+    _, reply = asked(daemon, session)
     assert [(device.kind, device.fd) for device in reply.devices] == [("meta", None)] * 2
 
 
@@ -141,17 +145,18 @@ def test_garbage_is_answered_and_harms_nobody(daemon: DaemonProcess) -> None:
         with suppress(ConnectionResetError):  # it left some of the garbage unread
             assert connection.recv(1) == b""
     session = daemon.open_session()
-    asked(daemon, session.session_id, session.secret)
+    asked(daemon, session)
 
 
 def test_wrong_secrets_and_sessions_get_nothing(daemon: DaemonProcess) -> None:
     session = daemon.open_session()
-    for session_id, secret, reason in (
-        (session.session_id, b"x" * 16, "BAD_SECRET"),
-        (session.session_id + 1, session.secret, "NO_SESSION"),
+    for other, reason in (
+        ({"secret": b"x" * 16}, "BAD_SECRET"),
+        ({"session_id": session.session_id + 1}, "NO_SESSION"),
+        ({"secret": b"x" * 16, "epoch": session.epoch - 1}, "STALE_EPOCH"),
     ):
         with pytest.raises(AttachRefused) as raised:
-            asked(daemon, session_id, secret)
+            asked(daemon, session, **other)
         assert raised.value.reason == reason
     assert _pids(daemon, session) == ()
 
@@ -163,7 +168,7 @@ def test_an_interrupted_request_leaves_nothing_behind(daemon: DaemonProcess) -> 
     with pytest.raises((AttachRefused, FrameError)):
         read_reply(connection, PATIENCE_S)
     session = daemon.open_session()
-    asked(daemon, session.session_id, session.secret)
+    asked(daemon, session)
 
 
 def _pids(daemon: DaemonProcess, session: session_pb2.OpenSessionResponse) -> tuple[int, ...]:

@@ -278,9 +278,13 @@ def test_a_killed_daemon_voids_views_and_leases_and_the_session_reopens(start_da
         for use in (lambda: lease.pages, lambda: attachment.views, lambda: session.acquire(tokens(64))):
             with pytest.raises(StaleEpoch):
                 use()
-        old_epoch = session.epoch
+        old_epoch, old_ticket = session.epoch, session.ticket()
         session.reopen()
         assert session.epoch != old_epoch
+        current = session.attach()
+        with pytest.raises(StaleEpoch):
+            attach(old_ticket)
+        assert current.views
         assert session.acquire(tokens(64)).pages.size == 1
         assert session.attach() is not attachment
         assert session.attach().epoch == session.epoch

@@ -2,6 +2,9 @@
 
 import signal
 
+import pytest
+
+from radixd.server.cli import main
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import DaemonProcess, radixd
 
@@ -33,3 +36,11 @@ def test_a_daemon_that_hangs(daemon: DaemonProcess) -> None:
     asked = radixd("health", "--timeout", "0.3", "--target", str(daemon.socket))
     assert asked.returncode == 1
     assert asked.stderr == f"radixd health: the daemon at {daemon.socket} did not answer within 0.3 s\n"
+
+
+@pytest.mark.parametrize("timeout", ["inf", "nan", "-1", "1e300", "soon"])
+def test_a_timeout_that_is_none(timeout: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(("health", "--timeout", timeout))
+    assert ended.value.code == 2
+    assert "argument --timeout: " in capsys.readouterr().err

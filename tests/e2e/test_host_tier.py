@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -222,6 +223,11 @@ def test_a_snapshot_is_taken_on_demand_and_one_scrape_adds_up(start_daemon: Star
         assert series['radixd_journal_pages{pool="default"}'] == 35
         status = radixd("status", "--target", str(daemon.socket)).stdout
         assert "write_back" in status
+        shutil.rmtree(state / "default")
+        done = radixd("snapshot", "--target", str(daemon.socket))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "keeps no journal any more: the journal cannot be written: [Errno 2]" in done.stderr
+        assert scrape(daemon)['radixd_journal_ok{pool="default"}'] == 0
 
 
 def test_a_second_signal_does_not_wait_for_copies(start_daemon: StartDaemon, state: Path) -> None:

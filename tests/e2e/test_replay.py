@@ -79,6 +79,22 @@ def test_short_runs_have_kills_too_and_very_short_ones_none(flags: tuple[str, ..
     assert Options.read(build_parser().parse_args(["replay", *flags])).kill_every == kill_every
 
 
+@pytest.mark.host_memory
+def test_sigterm_ends_the_daemon_and_the_schedulers_too(folder: Path) -> None:
+    command = (*COMMAND, "replay", *POOL, "--requests", "4000", "--schedulers", "2")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(folder)}) as running:
+        eventually(lambda: len(_children(running.pid)) >= 3)  # a daemon and two schedulers
+        children = _children(running.pid)
+        running.terminate()
+        assert running.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+    assert not list(folder.glob("radixd-replay-*"))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def test_a_scribbled_page_is_found(folder: Path, start_daemon: Callable[..., DaemonProcess]) -> None:
     """The second run meets the first one's pages, one byte of each changed in between."""
     daemon = start_daemon("--device", "cpu", "--geometry", "tiny", "--tokens", "12800").serving()
@@ -137,6 +153,7 @@ def test_mistakes_are_told_in_one_line(folder: Path, capsys: pytest.CaptureFixtu
         (("--target", f"{folder}/nobody.sock", *few), 1, "nobody"),
         (("--target", "x.sock", "--geometry", "tiny"), 2, "--geometry"),
         (("--policy", "best", *few), 1, "policy"),
+        (("--report", f"{folder}/nowhere/report.json", *few), 2, "nowhere/report.json"),
     ):
         assert main(("replay", *flags)) == status
         error = capsys.readouterr().err

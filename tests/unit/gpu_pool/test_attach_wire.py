@@ -18,6 +18,7 @@ from radixd.gpu_pool import framing
 from radixd.gpu_pool.attach_wire import (
     MAX_REPLY_BYTES,
     MAX_REQUEST_BYTES,
+    VERSION,
     AttachRefused,
     AttachReply,
     AttachRequest,
@@ -34,7 +35,7 @@ from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.presets import load_geometry
 from tests.unit.gpu_pool.pools import MakePool
 
-REQUEST = AttachRequest(session_id=2**64 - 1, secret=bytes(range(16)), pid=os.getpid(), role="worker")
+REQUEST = AttachRequest(epoch=2**63, session_id=2**64 - 1, secret=bytes(range(16)), pid=os.getpid(), role="worker")
 EPOCH = 1_790_000_000_123_456_789
 Pair = tuple[socket.socket, socket.socket]
 
@@ -72,7 +73,7 @@ def _reply_for(layout: Layout, *handles: Handle) -> AttachReply:
 def _reply_body(layout: Layout) -> dict[str, object]:
     """A reply's fields, without its devices."""
     fingerprint = layout.geometry.fingerprint.hex()
-    return {"version": 1, "epoch": 1, "geometry_fingerprint": fingerprint, "layout": layout.to_dict()}
+    return {"version": VERSION, "epoch": 1, "geometry_fingerprint": fingerprint, "layout": layout.to_dict()}
 
 
 def test_a_request_arrives_as_it_was_sent_with_the_clients_pidfd(pair: Pair) -> None:
@@ -99,7 +100,7 @@ from radixd.gpu_pool.mapping import map_buffer
 from radixd.gpu_pool.views import torch_views
 
 sock = socket.socket(fileno=int(sys.argv[1]))
-send_request(sock, AttachRequest(7, bytes(16), os.getpid(), "worker"), os.pidfd_open(os.getpid()))
+send_request(sock, AttachRequest(1, 7, bytes(16), os.getpid(), "worker"), os.pidfd_open(os.getpid()))
 reply = read_reply(sock)
 pools = [torch_views(map_buffer(device.fd, device.nbytes), reply.layout) for device in reply.devices]
 reply.close()
@@ -243,13 +244,20 @@ def test_an_announced_flood_is_refused_before_a_byte_of_it_is_awaited(read: obje
             read(near)
 
 
-GOOD: dict[str, object] = {"version": 1, "session_id": 7, "secret": "00" * 16, "pid": 5, "role": "worker"}
+GOOD: dict[str, object] = {
+    "version": VERSION,
+    "epoch": 1,
+    "session_id": 7,
+    "secret": "00" * 16,
+    "pid": 5,
+    "role": "worker",
+}
 
 
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        ({"version": 2}, "version"),
+        ({"version": VERSION + 1}, "version"),
         ({"session_id": -1}, "session_id"),
         ({"session_id": 2**64}, "session_id"),
         ({"session_id": "7"}, "session_id"),

@@ -154,6 +154,7 @@ def test_toml_by_hand(tmp_path: Path) -> None:
         (_without(GLM53_CONFIG, "indexer_types", "index_skip_topk_offset"), "does not say which layers are full"),
         ({**GLM53_CONFIG, "index_kpool": 4}, "index_kpool 4"),
         (_without(LLAMA_CONFIG, "num_attention_heads"), "num_attention_heads: missing"),
+        ({**LLAMA_CONFIG, "num_attention_heads": 33}, "hidden_size: 4096 is no multiple of num_attention_heads 33"),
         ({**LLAMA_CONFIG, "layer_types": ["linear_attention"] * 32}, r"layer_types\[0\]: 'linear_attention'"),
     ],
 )

@@ -164,3 +164,15 @@ def test_a_snapshot_that_cannot_be_written_is_none(kept: Tier) -> None:
 def test_the_files_are_for_their_owner_alone(kept: Tier) -> None:
     """They hold what users said."""
     assert (kept.directory / "journal").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_journal_that_is_not_where_it_was_is_no_snapshot(kept: Tier, tmp_path: Path, replaced: bool) -> None:
+    journal = kept.journal
+    path = journal._path
+    path.unlink()
+    if replaced:
+        path.write_bytes(b"another daemon's")
+    journal.sync()
+    assert journal.state is State.OFF
+    assert "the journal cannot be written: [Errno 2]" in journal.reason

@@ -50,7 +50,7 @@ def connected(path: Path) -> socket.socket:
 
 def asked(path: Path) -> AttachReply:
     with connected(path) as connection:
-        send_request(connection, AttachRequest(1, b"secret", os.getpid(), "worker"))
+        send_request(connection, AttachRequest(1, 1, b"secret", os.getpid(), "worker"))
         return read_reply(connection)
 
 

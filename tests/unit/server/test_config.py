@@ -140,6 +140,8 @@ def test_pool_flags_need_one_pool(tmp_path: Path) -> None:
     path = written(tmp_path, '[[pools]]\nname = "a"\ntokens = 64\n[[pools]]\nname = "b"\ntokens = 64')
     with pytest.raises(ConfigError, match="the file has several"):
         read_config(path, {}, {"policy": "lru"})
+    with pytest.raises(ConfigError, match=r"pools\[0\]: expected a table"):
+        read_config(written(tmp_path, "pools = [1]"), {}, {"policy": "lru"})
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:

@@ -213,6 +213,7 @@ def test_a_padded_stride_changes_no_page_but_its_place(capsys: Capture) -> None:
         (("--config", "/nowhere.toml"), "/nowhere.toml: No such file or directory"),
         (("--config", "/nowhere.toml", "--mtp", "1"), "--mtp: leave it out: the file of --config says"),
         (("--from-config", "/nowhere.json"), "geometry '/nowhere.json' is neither a preset"),
+        (("--from-config", ""), "--from-config: the name is empty"),
         (("--from-config", "a.json", "--preset", "tiny"), "--from-config: give either --preset or --from-config"),
     ],
 )

@@ -140,6 +140,8 @@ async def test_metrics_are_compressed_for_whoever_asks(pool: Pool) -> None:
         assert headers["content-encoding"] == "gzip"
         _, _, headers = await get(web, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
         assert headers["content-type"].startswith("application/openmetrics-text")
+        status, _, headers = await get(web, "/metrics", Accept="application/openmetrics-text; version=1.0.x")
+        assert (status, headers["content-type"][:10]) == (200, "text/plain")
 
 
 async def test_the_page_runs_nothing_that_is_not_its_own(pool: Pool) -> None:
