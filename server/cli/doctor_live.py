@@ -16,6 +16,7 @@ from radixd.server.cli.health import METHOD
 from radixd.server.config import DEFAULT_METRICS
 from radixd.server.doctor.evidence import NodeFacts, SessionFacts
 from radixd.server.doctor.scrape import Scrape
+from radixd.server.doctor.stopped import daemon_silent
 from radixd.v1 import admin_pb2, admin_pb2_grpc
 
 MAX_NODES = 20_000
@@ -27,20 +28,27 @@ REDRAWS_PER_SECOND = 10
 
 
 def read_live(target: str, where: Sequence[str], pool: str, seconds: float) -> Reading:
-    """The daemon at `target`, whose metrics are at `where`, watched for so long; 0: read once."""
+    """The daemon at `target`, whose metrics are at `where`, watched for so long; 0: read once.
+
+    Where a scrape says that the daemon's loop does not answer, the daemon is asked nothing more. Raises CommandError.
+    """
     if len(where) > 1:
         raise CommandError("--metrics: one address, that of the daemon at --target")
     url = where[0] if where else f"{DEFAULT_METRICS}"
     with daemon_channel(target) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
-        daemon = stub.Occupancy(admin_pb2.OccupancyRequest(pool=pool), timeout=TIMEOUT_S)
-        now = scrape(url)
+        now = _first_scrape(url, stub, pool)
+        if daemon_silent(now):
+            return _silent_reading(url, now)
+        daemon = _occupancy(stub, pool)
         _check_same(daemon, now, url, target)
         before, span, began = None, f"counted since its start, {daemon.uptime_seconds:,.0f} s ago", time.monotonic()
         if seconds:
             _wait(seconds)
             before, now = now, scrape(url)
             check_same_daemon(before, now)
+            if daemon_silent(now):
+                return _silent_reading(url, now)
             span = f"counted over {seconds:g} s"
         watched = time.monotonic() - began if seconds else daemon.uptime_seconds
         pools = chosen_pools(now, pool)
@@ -49,6 +57,24 @@ def read_live(target: str, where: Sequence[str], pool: str, seconds: float) -> R
         serving = {name: _serves(channel, name) for name in pools}
     sessions = {name: tuple(_session(it) for it in listed if it.pool == name) for name in pools}
     return Reading(f"{target}, {span}", pools, now, before, watched, sessions, trees, serving)
+
+
+def _first_scrape(url: str, stub: admin_pb2_grpc.AdminStub, pool: str) -> Scrape:
+    """Before any call, which a loop that stands still would not answer."""
+    try:
+        return scrape(url)
+    except CommandError:
+        _occupancy(stub, pool)  # where there is no daemon at all, or no such pool, that is what to say
+        raise
+
+
+def _silent_reading(url: str, now: Scrape) -> Reading:
+    """What such a scrape tells, which is of no pool; whose it is could not be asked."""
+    return Reading(f"{url} alone: the event loop of the daemon there does not answer", (), now, None, None)
+
+
+def _occupancy(stub: admin_pb2_grpc.AdminStub, pool: str) -> admin_pb2.OccupancyResponse:
+    return stub.Occupancy(admin_pb2.OccupancyRequest(pool=pool), timeout=TIMEOUT_S)
 
 
 def _check_same(daemon: admin_pb2.OccupancyResponse, now: Scrape, url: str, target: str) -> None:
