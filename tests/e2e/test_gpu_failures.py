@@ -1,5 +1,6 @@
 """GPUs that are full, gone, hung or wrong: a clear message, health red, no hang, and other pools go on."""
 
+import json
 import os
 import re
 import threading
@@ -102,6 +103,22 @@ def test_without_memory_for_any_pool_there_is_no_daemon(start: Start) -> None:
     log = daemon.log.read_text()
     assert "radixd serve: pool a: " in log
     assert "Traceback" not in log
+
+
+def test_a_share_of_a_gpu_that_others_use_is_told_as_everything_else_is(
+    gpus: FakeGpus, folder: Path, start_daemon: StartDaemon
+) -> None:
+    cudart.cudaSetDevice(0)
+    _, taken = cudart.cudaMalloc(200 * MIB)
+    config = folder / "config.toml"
+    pool = POOL.format(name="a", gpu=gpus.uuids[0], size='gpu_memory_fraction = 0.01\nscratch_bytes = "1MiB"')
+    config.write_text(f'log_format = "json"\n{pool}')
+    daemon = start_daemon("--config", str(config)).serving()
+    cudart.cudaFree(taken)
+    lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+    (told,) = (line for line in lines if line["level"] == "WARNING")
+    assert re.fullmatch(rf"pool a: GPU {gpus.uuids[0]}: .* bytes free of {1024 * MIB}", told["message"])
+    assert told["pool"] == "a"
 
 
 @pytest.mark.parametrize("size", ["4MiB", "gpu_memory_fraction = 0.5"])
