@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from radixd.client.attach import attach
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
 from tests.e2e.test_host_tier import PAGES, PROMPTS, live_pages, publish, verify
+from tests.e2e.test_service_manager import until
 from tests.fake_cuda.control import FakeGpus
 
 P = 64
@@ -85,12 +87,14 @@ def works(session: Session, number: int = 1) -> None:
     lease.release()
 
 
-def test_a_pool_that_finds_no_memory_is_no_other_pools_affair(start: Start) -> None:
+def test_a_pool_that_finds_no_memory_is_no_other_pools_affair(start: Start, notify: socket.socket) -> None:
     daemon = start(a="4GiB")
     eventually(lambda: daemon.health("radixd.v1.Cache") == SERVING)
     assert [daemon.health(name) for name in ("", "pool.a", "pool.b")] == [NOT_SERVING, NOT_SERVING, SERVING]
     log = daemon.log.read_text()
     assert re.search(r"pool a is stopped, its memory is lost: pool a: GPU .* bytes in all, 4294\d+ are needed", log)
+    assert f"serving b (stopped: a) on {daemon.socket}" in log
+    until(notify, f"READY=1\nSTATUS=serving b (stopped: a) on {daemon.socket}".encode())
     with pytest.raises(DeviceLost, match="pool a is stopped"):
         session_of(daemon, "a")
     with session_of(daemon, "b") as session:
