@@ -4,15 +4,12 @@ import sys
 import time
 from collections.abc import Sequence
 
-import grpc
-from grpc_health.v1 import health_pb2
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from radixd.server.cli.daemon_channel import TIMEOUT_S, CommandError, daemon_channel
 from radixd.server.cli.doctor_reading import Reading, check_same_daemon, chosen_pools
 from radixd.server.cli.doctor_saved import scrape
-from radixd.server.cli.health import METHOD
 from radixd.server.config import DEFAULT_METRICS
 from radixd.server.doctor.evidence import NodeFacts, SessionFacts
 from radixd.server.doctor.scrape import Scrape
@@ -54,9 +51,8 @@ def read_live(target: str, where: Sequence[str], pool: str, seconds: float) -> R
         pools = chosen_pools(now, pool)
         listed = stub.ListSessions(admin_pb2.ListSessionsRequest(pool=pool), timeout=TIMEOUT_S).sessions
         trees = {name: _tree(stub, name) for name in pools}
-        serving = {name: _serves(channel, name) for name in pools}
     sessions = {name: tuple(_session(it) for it in listed if it.pool == name) for name in pools}
-    return Reading(f"{target}, {span}", pools, now, before, watched, sessions, trees, serving)
+    return Reading(f"{target}, {span}", pools, now, before, watched, sessions, trees)
 
 
 def _first_scrape(url: str, stub: admin_pb2_grpc.AdminStub, pool: str) -> Scrape:
@@ -100,13 +96,6 @@ def _wait(seconds: float) -> None:
 def _tree(stub: admin_pb2_grpc.AdminStub, pool: str) -> tuple[NodeFacts, ...]:
     reply = stub.DumpTree(admin_pb2.DumpTreeRequest(pool=pool, max_nodes=MAX_NODES), timeout=TIMEOUT_S)
     return tuple(NodeFacts(len(it.pages) // PAGE_ID_BYTES, it.lock_ref > 0, it.priority) for it in reply.nodes)
-
-
-def _serves(channel: grpc.Channel, pool: str) -> bool:
-    asked, answer = health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse
-    check = channel.unary_unary(METHOD, asked.SerializeToString, answer.FromString)
-    reply = check(asked(service=f"pool.{pool}"), timeout=TIMEOUT_S)
-    return bool(reply.status == answer.SERVING)
 
 
 def _session(info: admin_pb2.SessionInfo) -> SessionFacts:

@@ -17,6 +17,7 @@ from radixd.client import Client, DeviceLost, RadixError, Session
 from radixd.client.attach import attach
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
+from tests.e2e.scraped import Scrape
 from tests.e2e.test_host_tier import PAGES, PROMPTS, live_pages, publish, verify
 from tests.e2e.test_service_manager import until
 from tests.fake_cuda.control import FakeGpus
@@ -55,13 +56,13 @@ def gpus(fake_gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
 def start(gpus: FakeGpus, folder: Path, start_daemon: StartDaemon) -> Start:
     """A daemon with pools a and b, one on each GPU, of the sizes given."""
 
-    def started(a: str = "4MiB", b: str = "4MiB", wait: float = 0) -> DaemonProcess:
+    def started(a: str = "4MiB", b: str = "4MiB", wait: float = 0, metrics: str = "off") -> DaemonProcess:
         named = zip("ab", gpus.uuids, (a, b), strict=True)
         sizes = [(name, gpu, size if "=" in size else f'bytes = "{size}"') for name, gpu, size in named if size]
         pools = "".join(POOL.format(name=name, gpu=gpu, size=size) for name, gpu, size in sizes)
         config = folder / "config.toml"
         config.write_text(TWO_POOLS.format(wait=wait, pools=pools))
-        return start_daemon("--config", str(config))
+        return start_daemon("--config", str(config), "--metrics", metrics)
 
     return started
 
@@ -281,12 +282,13 @@ def test_a_sticky_error_under_an_import_frees_nothing_here_and_the_loan_there(st
 
 
 def test_a_gpu_that_hangs_is_told_of_and_forgiven(start: Start, gpus: FakeGpus) -> None:
-    daemon = start().serving()
+    daemon = start(metrics="127.0.0.1:0").serving()
     session = session_of(daemon, "a")
     lease = session.acquire(np.arange(5 * P, dtype=np.uint32))
     with gpus.paused(0):
         lease.offload()
         eventually(lambda: daemon.health("pool.a") == NOT_SERVING)
+        assert [Scrape(daemon)("radixd_pool_silent", pool=name) for name in "ab"] == [1, 0]
         assert "its GPUs have not answered" in daemon.log.read_text()
         assert "its pages stay pinned until it does" in daemon.log.read_text()
         with session_of(daemon, "b") as other:
@@ -294,6 +296,7 @@ def test_a_gpu_that_hangs_is_told_of_and_forgiven(start: Start, gpus: FakeGpus) 
         assert occupancy(daemon)[0].device.leased == 5
     lease.wait_saved(PATIENCE_S)
     eventually(lambda: daemon.health() == SERVING)
+    assert Scrape(daemon)("radixd_pool_silent") == 0
 
 
 def test_a_hung_gpu_does_not_hold_the_end(start: Start, gpus: FakeGpus) -> None:
