@@ -14,6 +14,7 @@ import pytest
 from radixd.server.config import Address
 from radixd.server.config.file import read_config
 from radixd.server.gate import Gate, State
+from radixd.server.observability import loop_reader
 from radixd.server.observability.metrics import Metrics
 from radixd.server.pools.copier import Copier
 from radixd.server.pools.pool import Pool
@@ -21,7 +22,7 @@ from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
-from radixd.server.web import WebListener, app, bounded_http, listener, loop_reader, serve_web
+from radixd.server.web import WebListener, app, bounded_http, listener, serve_web
 
 ANYWHERE = Address("127.0.0.1", 0)
 
