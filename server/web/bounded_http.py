@@ -4,8 +4,12 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-MOST = 512
-"""Connections. One more is not heard: what asks nothing cannot be told 503."""
+ANSWERED = 256
+"""Open connections from which on whoever asks is told 503: a client that can be told why is not cut off."""
+
+KEPT = 512
+"""Open connections, of which one more is cut off. What asks nothing cannot be told 503, and costs a descriptor all the
+same; up to here there is room to tell those who ask."""
 
 QUIET_SECONDS = 10.0
 """A connection without a new request for so long is closed, also in the middle of one's head."""
@@ -19,7 +23,7 @@ class BoundedHttp(H11Protocol):
         super().connection_made(transport)
         self._seen: RequestResponseCycle | None = None
         self._look = self.loop.call_later(QUIET_SECONDS, self._close_if_quiet)
-        if len(self.connections) > MOST:
+        if len(self.connections) > KEPT:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

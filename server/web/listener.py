@@ -10,10 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from radixd.server.config import DEFAULT_METRICS, Address
-from radixd.server.web.bounded_http import BoundedHttp
-
-CONNECTIONS = 256
-"""More at once are answered 503."""
+from radixd.server.web.bounded_http import ANSWERED, BoundedHttp
 
 BACKLOG = 128
 
@@ -39,7 +36,7 @@ class WebListener:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=CONNECTIONS,
+            limit_concurrency=ANSWERED,
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)

@@ -195,8 +195,17 @@ async def test_who_asks_nothing_more_is_not_kept(pool: Pool, monkeypatch: pytest
         writer.close()
 
 
+async def test_who_can_be_told_that_there_are_too_many_is_told(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "ANSWERED", 2)
+    async with served(pool, Gate()) as web:
+        assert (await get(web, "/healthz"))[0] == 200
+        _, quiet = await asyncio.open_connection(web.address.host, web.address.port)
+        assert (await get(web, "/healthz"))[0] == 503
+        quiet.close()
+
+
 async def test_connections_are_bounded_whether_or_not_they_ask(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_http, "MOST", 2)
+    monkeypatch.setattr(bounded_http, "KEPT", 2)
     async with served(pool, Gate()) as web:
         opened = [await asyncio.open_connection(web.address.host, web.address.port) for _ in range(3)]
         with suppress(ConnectionResetError):
