@@ -5,7 +5,7 @@ import gc
 import logging
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -106,8 +106,8 @@ class Daemon:
         gc.freeze()
         self._gate.state = State.SERVING
         await self._say_health()
-        self._notify.ready(f"serving {', '.join(self._pools)} on {self._config.socket}")
-        log.info("serving %s on %s, epoch %d", ", ".join(self._pools), self._config.socket, self._epoch)
+        self._notify.ready(f"serving {_served(self._pools.values())} on {self._config.socket}")
+        log.info("serving %s on %s, epoch %d", _served(self._pools.values()), self._config.socket, self._epoch)
         return True
 
     async def _check_attaching(self, test: SelfTest) -> None:
@@ -212,6 +212,13 @@ def _going_on(what: str) -> Iterator[None]:
         yield
     except Exception:
         log.exception("a tick of %s failed", what)
+
+
+def _served(pools: Collection[Pool]) -> str:
+    """The pools that are served, and those that are stopped, by name."""
+    served = [pool.name for pool in pools if pool.broken is None]
+    stopped = [pool.name for pool in pools if pool.broken is not None]
+    return ", ".join(served) + (f" (stopped: {', '.join(stopped)})" if stopped else "")
 
 
 def _raise_descriptor_limit() -> None:

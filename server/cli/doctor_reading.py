@@ -24,7 +24,6 @@ class Reading:
     sessions: Mapping[str, tuple[SessionFacts, ...]] | None = None
     """By pool; None where a saved scrape is all there is."""
     trees: Mapping[str, tuple[NodeFacts, ...]] | None = None
-    serving: Mapping[str, bool] | None = None
 
     @property
     def silent(self) -> Finding | None:
@@ -36,8 +35,7 @@ class Reading:
         for pool in self.pools:
             sessions = None if self.sessions is None else self.sessions.get(pool, ())
             tree = None if self.trees is None else self.trees.get(pool)
-            serving = None if self.serving is None else self.serving.get(pool)
-            yield Evidence(pool, self.now, self.before, self.seconds, sessions, tree, serving, expected)
+            yield Evidence(pool, self.now, self.before, self.seconds, sessions, tree, expected)
 
 
 def chosen_pools(now: Scrape, wanted: str) -> tuple[str, ...]:

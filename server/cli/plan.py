@@ -28,7 +28,11 @@ def add_parser(commands: Commands) -> None:
     # "-5GB" is a value, which is told what is wrong with it, and no option; newer Pythons take it so by themselves.
     parser._negative_number_matcher = re.compile(r"-\.?\d")
     parser.add_argument("--json", action="store_true", help="for programs: a list of plans")
-    parser.add_argument("--config", metavar="FILE", help="the pools of a daemon's TOML")
+    parser.add_argument(
+        "--config", metavar="FILE",
+        help="the pools of a daemon's TOML; gpu_memory_fraction is of what is free now, so not beside that daemon, and "
+        "makes a CUDA context on each GPU to ask",
+    )  # fmt: skip
     parser.add_argument("--compare", metavar="FLAG=VALUE", help="a second plan beside it, with other values")
     _add_model(parser)
     _add_memory(parser)

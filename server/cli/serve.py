@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from radixd.server.cli.daemon_channel import CommandError
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
+
+log = logging.getLogger(__name__)
 
 CONFIG_FLAGS = ("socket", "tcp", "metrics", "log_format", "tracing", "drain_seconds", "state_dir")
 POOL_FLAGS = (
@@ -113,6 +116,9 @@ def run(args: argparse.Namespace) -> int:
             print(f"radixd serve: {line}", file=sys.stderr)
         return 2
     set_up_log(config.log_format)
+    for pool in config.pools:
+        for line in pool.crowded:
+            log.warning("pool %s: %s", pool.name, line, extra={"pool": pool.name})
 
     async def live(tracer: "Tracer | None" = None) -> None:
         await Daemon(config, tracer).run()

@@ -54,6 +54,8 @@ class PoolConfig:
     """Fewer pages more than the pool has itself are computed, not imported from another pool. See CacheConfig."""
     unsized: str = ""
     """Why it cannot be served: its size, a share of GPU memory, is not known here, or too small for `max_context`."""
+    crowded: tuple[str, ...] = ()
+    """Of such a size: a line for each GPU that somebody else uses. For the log, which this configuration sets up."""
 
     @property
     def usable_tokens(self) -> int:

@@ -1,13 +1,11 @@
 """How large a pool is that takes a share of its GPUs' free memory: asked of the GPUs when the configuration is read."""
 
-import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from radixd.gpu_pool.budget import BudgetError
 from radixd.gpu_pool.budget.capacity import pool_bytes
 from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_budget, scratch_bytes
-
-log = logging.getLogger(__name__)
 
 UNUSED_SHARE = 0.9
 """With less free, somebody uses the GPU."""
@@ -20,8 +18,18 @@ class NoShare(Exception):
     """The GPUs cannot be asked, or have too little to give: not the configuration's fault, but the machine's now."""
 
 
-def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) -> int:
-    """Bytes of the pool on each of its GPUs, all alike: what the fullest one has to give.
+@dataclass(frozen=True)
+class Share:
+    """What GPUs have to give."""
+
+    nbytes: int
+    """On each of them, all alike: what the fullest one has."""
+    crowded: tuple[str, ...]
+    """A line for each GPU that somebody else uses."""
+
+
+def share_of(gpus: Sequence[str], count: int, fraction: float, scratch: int) -> Share:
+    """The pool's share of its GPUs.
 
     Args:
         gpus: UUIDs, or their beginnings; none: the first `count` that this process sees.
@@ -40,13 +48,13 @@ def share_bytes(gpus: Sequence[str], count: int, fraction: float, scratch: int) 
         raise NoShare(str(error)) from error
 
     try:
-        shares = []
+        shares, crowded = [], []
         for gpu in find_gpus(gpus, count):
             free, total = gpu.free_bytes(), gpu.total_bytes
             if free < UNUSED_SHARE * total:  # an engine's weights, or what the last daemon's clients still hold
-                log.warning("GPU %s: the pool's share is of the %d bytes free of %d", gpu.uuid, free, total)
+                crowded.append(f"GPU {gpu.uuid}: the pool's share is of the {free} bytes free of {total}")
             left = scratch or scratch_bytes(BATCHED_TOKENS, CONTEXT, logits_budget(total, fraction))
             shares.append(pool_bytes(free, fraction, left))
-        return min(shares)
+        return Share(min(shares), tuple(crowded))
     except (DeviceMemoryError, CudaError, BudgetError) as error:
         raise NoShare(str(error)) from error

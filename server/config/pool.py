@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from radixd.gpu_pool import fields
 from radixd.gpu_pool.budget.capacity import pages_to_hold, shortfall
@@ -14,7 +14,7 @@ from radixd.gpu_pool.presets import PRESETS, load_geometry
 from radixd.server.cache.policy import POLICIES
 from radixd.server.cache.speculative import Speculative
 from radixd.server.config import PoolConfig, values
-from radixd.server.config.gpu_share import NoShare, share_bytes
+from radixd.server.config.gpu_share import NoShare, share_of
 from radixd.server.config.host_tier import host_tier
 from radixd.server.config.table import Table
 
@@ -36,11 +36,7 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
         table.error(f'{table.where}gpus: a pool of device {device_kind!r} is on none; set device = "cuda"')
     if gpus and devices != len(gpus):
         table.error(f"{table.where}devices: {devices} for {len(gpus)} gpus; leave it out, or name as many gpus")
-    unsized = ""
-    try:
-        layout = _layout(table, directory, device_kind, gpus, devices)
-    except _Unsized as share:
-        layout, unsized = share.stand_in, str(share)
+    layout, unsized, crowded = _sized(table, directory, device_kind, gpus, devices)
     policy = table.choice("policy", tuple(POLICIES), "priority")
     speculative = table.choice("speculative", tuple(Speculative), Speculative.NONE)
     max_context = table.integer("max_context", 0, low=0, high=2**31)
@@ -56,7 +52,19 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
     elif short:
         table.error(f"{table.where}{short}")
     return PoolConfig(
-        name, layout, device_kind, devices, gpus, policy, mode, max_context, deadline, host, import_min, unsized
+        name,
+        layout,
+        device_kind,
+        devices,
+        gpus,
+        policy,
+        mode,
+        max_context,
+        deadline,
+        host,
+        import_min,
+        unsized,
+        crowded,
     )
 
 
@@ -72,9 +80,16 @@ def _too_short(layout: Layout, max_context: int) -> str:
     )
 
 
-def _layout(
-    table: Table, directory: Path, device_kind: DeviceKind, gpus: tuple[str, ...], devices: int
-) -> Layout | None:
+class _Sized(NamedTuple):
+    """A layout, or None where the table holds what is wrong; the rest as PoolConfig has it."""
+
+    layout: Layout | None
+    unsized: str = ""
+    """Where it is not empty, the layout only stands in: it has one page."""
+    crowded: tuple[str, ...] = ()
+
+
+def _sized(table: Table, directory: Path, device_kind: DeviceKind, gpus: tuple[str, ...], devices: int) -> _Sized:
     kind: LayoutKind = table.choice("layout", get_args(LayoutKind), "page_first")
     multiple = table.integer("stride_multiple", 1, low=1, high=2**20)
     tokens = table.integer("tokens", 0, low=1, high=2**31)
@@ -88,33 +103,27 @@ def _layout(
             f"{table.where}{given[-1] if given else 'tokens'}: give one of tokens (usable), bytes (of one device, "
             "page 0 included) and, on GPUs, gpu_memory_fraction (of what is free)"
         )
-        return None
+        return _Sized(None)
     if "scratch_bytes" in table and "gpu_memory_fraction" not in table:
         table.error(f"{table.where}scratch_bytes: only gpu_memory_fraction leaves it free; leave it out")
     if fraction and device_kind != "cuda":
         table.error(f"{table.where}gpu_memory_fraction: a pool of device {device_kind!r} is on no GPU; give bytes")
-        return None
+        return _Sized(None)
     if geometry is None or not (tokens or nbytes or fraction):
-        return None
+        return _Sized(None)
     try:
+        crowded: tuple[str, ...] = ()
         if fraction:
             try:
-                nbytes = share_bytes(gpus, devices, fraction, scratch)
+                share = share_of(gpus, devices, fraction, scratch)
             except NoShare as error:
-                raise _Unsized(f"gpu_memory_fraction: {error}", Layout(geometry, kind, 1, multiple)) from error
+                return _Sized(Layout(geometry, kind, 1, multiple), f"gpu_memory_fraction: {error}")
+            nbytes, crowded = share.nbytes, share.crowded
         pages = pages_for_tokens(geometry, tokens) if tokens else pages_for_bytes(geometry, nbytes, multiple)
-        return Layout(geometry, kind, pages, multiple)
+        return _Sized(Layout(geometry, kind, pages, multiple), crowded=crowded)
     except ValueError as error:
         table.error(f"{table.where}{given[0]}: {error}")
-        return None
-
-
-class _Unsized(Exception):
-    """The size is for the GPUs to say, and they do not; `stand_in` has one page."""
-
-    def __init__(self, message: str, stand_in: Layout) -> None:
-        super().__init__(message)
-        self.stand_in = stand_in
+        return _Sized(None)
 
 
 def _geometry(table: Table, directory: Path) -> Geometry | None:

@@ -59,6 +59,7 @@ def _size_lines(pool: PoolConfig) -> Iterator[str]:
     layout, geometry = pool.layout, pool.layout.geometry
     yield f"tokens = {pool.usable_tokens}  # {layout.num_pages} pages of {geometry.page_size}, and page 0"
     yield f"# {layout.nbytes} bytes a device ({byte_text(layout.nbytes)}), {layout.page_stride} a page"
+    yield from (f"# {line}" for line in pool.crowded)
 
 
 def _host_lines(pool: PoolConfig) -> Iterator[str]:

@@ -49,8 +49,6 @@ class Evidence:
     """That the counters cover; None: not known."""
     sessions: tuple[SessionFacts, ...] | None = None
     tree: tuple[NodeFacts, ...] | None = None
-    serving: bool | None = None
-    """What gRPC health says of the pool."""
     expected: Expectation | None = None
 
     def gauge(self, name: str, **labels: str) -> float:

@@ -2,7 +2,7 @@
 
 from radixd.server.doctor.evidence import Evidence
 from radixd.server.doctor.finding import Fact, Finding
-from radixd.server.doctor.scrape import Scrape, Untold
+from radixd.server.doctor.scrape import Scrape
 
 
 def daemon_silent(now: Scrape) -> Finding | None:
@@ -33,18 +33,14 @@ def pool_broken(evidence: Evidence) -> Finding | None:
 
 
 def gpu_silent(evidence: Evidence) -> Finding | None:
-    """Its health is bad though it is not broken and the daemon serves: its GPUs were asked, and do not answer."""
-    if evidence.serving is None:
-        raise Untold("gRPC health is not in a scrape, ask the daemon")
-    broken, phase = evidence.gauge("radixd_pool_broken"), evidence.now.total("radixd_state", state="serving")
-    if evidence.serving or broken or not phase:
+    """Its GPUs were asked, and do not answer."""
+    if not evidence.gauge("radixd_pool_silent"):
         return None
     return Finding(
         "GpuSilent",
         "the pool's GPUs have not answered within `copy_deadline_seconds`: it is NOT_SERVING until they do",
         (
-            Fact("radixd_pool_broken", 0),
-            Fact(f"health of pool.{evidence.pool}", "NOT_SERVING"),
+            Fact("radixd_pool_silent", 1),
             Fact("copies in flight", int(evidence.gauge("radixd_copies_in_flight"))),
         ),
         "`nvidia-smi` and the kernel's log (Xid) on the node: a GPU that hangs comes back by a reset, one that fell "

@@ -12,13 +12,11 @@ from prometheus_client.registry import Collector
 
 from radixd.server.gate import Gate
 from radixd.server.observability import leases, ledgers, operations, pressure, process, reuse, tiers
+from radixd.server.observability.loop_reader import LoopReader, LoopSilentError
 from radixd.server.observability.vitals import Vitals
 from radixd.server.pools.pool import Pool
 from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.registry import SessionRegistry
-
-SCRAPE_SECONDS = 5.0
-"""How long a scrape waits for its turn on the event loop."""
 
 
 class DaemonCollector(Collector):
@@ -42,7 +40,7 @@ class DaemonCollector(Collector):
         self._calls = calls
         self._vitals = vitals
         self._drain_seconds = drain_seconds
-        self._loop = asyncio.get_running_loop()
+        self._reader = LoopReader(asyncio.get_running_loop())
 
     def collect(self) -> Iterable[Metric]:
         """All families of one instant."""
@@ -57,17 +55,10 @@ class DaemonCollector(Collector):
         yield from process.vitals(self._vitals)
 
     def _read_pools(self) -> list[Metric] | None:
-        if _running_loop() is self._loop:
-            return self._of_pools()
-        reading = asyncio.run_coroutine_threadsafe(self._of_pools_on_loop(), self._loop)
         try:
-            return reading.result(SCRAPE_SECONDS)
-        except TimeoutError:
-            reading.cancel()
+            return self._reader.read_on_thread(self._of_pools)
+        except LoopSilentError:
             return None
-
-    async def _of_pools_on_loop(self) -> list[Metric]:
-        return self._of_pools()
 
     def _of_pools(self) -> list[Metric]:
         pools, registry = self._pools, self._registry
@@ -91,10 +82,3 @@ class DaemonCollector(Collector):
             *tiers.journals(pools),
             *tiers.starts(pools),
         ]
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -39,15 +39,17 @@ def pages(pools: Iterable[Pool]) -> Iterator[Metric]:
 
 
 def trees(pools: Iterable[Pool]) -> Iterator[Metric]:
-    """The radix trees, and whether a pool is still served."""
+    """The radix trees, whether a pool is still served, and whether its GPUs answer."""
     nodes = gauge("radixd_tree_nodes", "Nodes of the radix tree")
     generation = gauge("radixd_generation", "The tree's life: Flush adds one")
     broken = gauge("radixd_pool_broken", "1: stopped, its ledger does not add up or its memory is lost")
+    silent = gauge("radixd_pool_silent", "1: its GPUs have not answered within the deadline of a copy")
     for pool in pools:
         nodes.add_metric([pool.name], pool.cache.tree.nodes)
         generation.add_metric([pool.name], pool.cache.generation)
         broken.add_metric([pool.name], pool.broken is not None)
-    yield from (nodes, generation, broken)
+        silent.add_metric([pool.name], pool.silent)
+    yield from (nodes, generation, broken, silent)
 
 
 def geometries(pools: Iterable[Pool]) -> Iterator[Metric]:

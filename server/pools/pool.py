@@ -127,9 +127,14 @@ class Pool:
         self.close()
 
     @property
+    def silent(self) -> bool:
+        """Whether its GPUs do not answer; a pool that is stopped asks them nothing."""
+        return self.broken is None and self._device.silent
+
+    @property
     def trouble(self) -> str:
         """What is the matter with the pool; "" where nothing is."""
-        if self.broken is None and self._device.silent:
+        if self.silent:
             return "its GPUs do not answer"
         return self.broken or ""
 

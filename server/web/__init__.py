@@ -7,11 +7,11 @@ from prometheus_client import CollectorRegistry
 
 from radixd.server.config import Address
 from radixd.server.gate import Gate
+from radixd.server.observability.loop_reader import LoopReader
 from radixd.server.pools.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.web.app import build_app
 from radixd.server.web.listener import WebListener
-from radixd.server.web.loop_reader import LoopReader
 from radixd.server.web.status import Status
 
 __all__ = ["WebListener", "serve_web"]

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from radixd.server.web.loop_reader import LoopSilentError
+from radixd.server.observability.loop_reader import LoopSilentError
 from radixd.server.web.status import Status
 
 GZIP_LEVEL = 1

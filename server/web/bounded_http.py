@@ -4,8 +4,8 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-MOST = 512
-"""Connections. One more is not heard: what asks nothing cannot be told 503."""
+MOST = 256
+"""Connections. For one more the oldest is cut off of those that nobody waits on, so a probe is always heard."""
 
 QUIET_SECONDS = 10.0
 """A connection without a new request for so long is closed, also in the middle of one's head."""
@@ -15,21 +15,32 @@ class BoundedHttp(H11Protocol):
     """One connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse to."""
+        """Begin; perhaps at another's cost."""
         super().connection_made(transport)
+        self._began = self.loop.time()
         self._seen: RequestResponseCycle | None = None
         self._look = self.loop.call_later(QUIET_SECONDS, self._close_if_quiet)
         if len(self.connections) > MOST:
-            transport.abort()
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._look.cancel()
         super().connection_lost(exc)
 
+    def _make_room(self) -> None:
+        others = [it for it in self.connections if isinstance(it, BoundedHttp) and it is not self]
+        quiet = [it for it in others if not it._is_under_way]
+        least = min(quiet, key=lambda it: (it.cycle is not None, it._began), default=self)  # who never asked goes first
+        self.connections.discard(least)
+        least.transport.abort()
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _close_if_quiet(self) -> None:
-        under_way = self.cycle is not None and not self.cycle.response_complete
-        if self.cycle is self._seen and not under_way:
+        if self.cycle is self._seen and not self._is_under_way:
             self.transport.close()
             return
         self._seen = self.cycle

@@ -12,9 +12,6 @@ from starlette.types import ASGIApp
 from radixd.server.config import DEFAULT_METRICS, Address
 from radixd.server.web.bounded_http import BoundedHttp
 
-CONNECTIONS = 256
-"""More at once are answered 503."""
-
 BACKLOG = 128
 
 log = logging.getLogger(__name__)
@@ -39,7 +36,6 @@ class WebListener:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)

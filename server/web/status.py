@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from radixd.server.gate import Gate
+from radixd.server.observability.loop_reader import LoopReader
 from radixd.server.pools.pool import Pool
 from radixd.server.sessions.registry import SessionRegistry
 from radixd.server.web.health import unready
-from radixd.server.web.loop_reader import LoopReader
 from radixd.server.web.page_data import pool_data
 from radixd.server.web.pool_reading import read_pool
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from radixd.v1 import session_pb2
 from tests.e2e.attached_process import AttachedProcess
-from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.daemon_process import PATIENCE_S, DaemonProcess
 from tests.e2e.prometheus_server import ROOT, RULES, PrometheusServer
 from tests.e2e.scraped import metrics_url
 
@@ -48,6 +49,17 @@ def start_daemon(folder: Path) -> Iterator[StartDaemon]:
 def daemon(start_daemon: StartDaemon) -> DaemonProcess:
     """A daemon that serves a pool of 100 pages."""
     return start_daemon().serving()
+
+
+@pytest.fixture
+def notify(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The service manager's end of what daemons tell it."""
+    path = str(folder / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(path)
+        listener.settimeout(PATIENCE_S)
+        yield listener
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`radixd doctor` against live daemons in prepared trouble, and against what it cannot ask."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 
 from radixd.client import Client, NoPages
+from radixd.v1 import admin_pb2
 from scripts.doctor_situations import K, prompt
+from tests.e2e import daemon_process, stalling_daemon
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import COMMAND, MODEL, PATIENCE_S, DaemonProcess, radixd
 from tests.e2e.scraped import metrics_url, text
+from tests.e2e.test_service_manager import until
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "doctor_situations.py"
@@ -133,6 +137,45 @@ def test_metrics_of_another_daemon_are_not_taken_for_its_own(watched: DaemonProc
     assert (done.returncode, done.stdout) == (2, "")
     assert "are not those of the daemon at" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def stalling(start_daemon: StartDaemon, notify: socket.socket, monkeypatch: pytest.MonkeyPatch) -> DaemonProcess:
+    with monkeypatch.context() as patched:
+        patched.setattr(daemon_process, "COMMAND", (sys.executable, stalling_daemon.__file__))
+        return start_daemon("--metrics", "127.0.0.1:0").serving()
+
+
+def stall(daemon: DaemonProcess, notify: socket.socket) -> None:
+    """Its loop stands still from now on, until the test ends it."""
+    daemon.admin.Evict.future(admin_pb2.EvictRequest(pages=3600), timeout=3600)
+    until(notify, stalling_daemon.BEGUN)
+
+
+def test_a_loop_that_stands_still_is_named_without_asking_it(stalling: DaemonProcess, notify: socket.socket) -> None:
+    stall(stalling, notify)
+    found = doctor(stalling, "--seconds", "3600")
+    assert (found.returncode, found.stderr) == (1, "")
+    where = metrics_url(stalling)
+    assert found.stdout.startswith(
+        f"{where} alone: the event loop of the daemon there does not answer\n\n  LoopStalls: "
+    )
+
+
+def test_a_loop_that_stands_still_meanwhile_is_named_too(stalling: DaemonProcess, notify: socket.socket) -> None:
+    there = ("--target", str(stalling.socket), "--metrics", metrics_url(stalling))
+    command = (*COMMAND, "doctor", *there, "--seconds", "5", "--json")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
+        try:
+            assert asking.stderr
+            assert asking.stderr.readline() == "radixd doctor: watching for 5 s\n"
+            stall(stalling, notify)
+            said, _ = asking.communicate(timeout=PATIENCE_S)
+        finally:
+            asking.kill()
+    assert asking.returncode == 1
+    report = json.loads(said)
+    assert (report["daemon"]["name"], report["pools"]) == ("LoopStalls", [])
 
 
 def test_who_cannot_be_asked_is_named_in_one_line(daemon: DaemonProcess, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """GPUs that are full, gone, hung or wrong: a clear message, health red, no hang, and other pools go on."""
 
+import json
 import os
 import re
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,9 @@ from radixd.client import Client, DeviceLost, RadixError, Session
 from radixd.client.attach import attach
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
+from tests.e2e.scraped import Scrape
 from tests.e2e.test_host_tier import PAGES, PROMPTS, live_pages, publish, verify
+from tests.e2e.test_service_manager import until
 from tests.fake_cuda.control import FakeGpus
 
 P = 64
@@ -52,13 +56,13 @@ def gpus(fake_gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
 def start(gpus: FakeGpus, folder: Path, start_daemon: StartDaemon) -> Start:
     """A daemon with pools a and b, one on each GPU, of the sizes given."""
 
-    def started(a: str = "4MiB", b: str = "4MiB", wait: float = 0) -> DaemonProcess:
+    def started(a: str = "4MiB", b: str = "4MiB", wait: float = 0, metrics: str = "off") -> DaemonProcess:
         named = zip("ab", gpus.uuids, (a, b), strict=True)
         sizes = [(name, gpu, size if "=" in size else f'bytes = "{size}"') for name, gpu, size in named if size]
         pools = "".join(POOL.format(name=name, gpu=gpu, size=size) for name, gpu, size in sizes)
         config = folder / "config.toml"
         config.write_text(TWO_POOLS.format(wait=wait, pools=pools))
-        return start_daemon("--config", str(config))
+        return start_daemon("--config", str(config), "--metrics", metrics)
 
     return started
 
@@ -84,12 +88,14 @@ def works(session: Session, number: int = 1) -> None:
     lease.release()
 
 
-def test_a_pool_that_finds_no_memory_is_no_other_pools_affair(start: Start) -> None:
+def test_a_pool_that_finds_no_memory_is_no_other_pools_affair(start: Start, notify: socket.socket) -> None:
     daemon = start(a="4GiB")
     eventually(lambda: daemon.health("radixd.v1.Cache") == SERVING)
     assert [daemon.health(name) for name in ("", "pool.a", "pool.b")] == [NOT_SERVING, NOT_SERVING, SERVING]
     log = daemon.log.read_text()
     assert re.search(r"pool a is stopped, its memory is lost: pool a: GPU .* bytes in all, 4294\d+ are needed", log)
+    assert f"serving b (stopped: a) on {daemon.socket}" in log
+    until(notify, f"READY=1\nSTATUS=serving b (stopped: a) on {daemon.socket}".encode())
     with pytest.raises(DeviceLost, match="pool a is stopped"):
         session_of(daemon, "a")
     with session_of(daemon, "b") as session:
@@ -102,6 +108,22 @@ def test_without_memory_for_any_pool_there_is_no_daemon(start: Start) -> None:
     log = daemon.log.read_text()
     assert "radixd serve: pool a: " in log
     assert "Traceback" not in log
+
+
+def test_a_share_of_a_gpu_that_others_use_is_told_as_everything_else_is(
+    gpus: FakeGpus, folder: Path, start_daemon: StartDaemon
+) -> None:
+    cudart.cudaSetDevice(0)
+    _, taken = cudart.cudaMalloc(200 * MIB)
+    config = folder / "config.toml"
+    pool = POOL.format(name="a", gpu=gpus.uuids[0], size='gpu_memory_fraction = 0.01\nscratch_bytes = "1MiB"')
+    config.write_text(f'log_format = "json"\n{pool}')
+    daemon = start_daemon("--config", str(config)).serving()
+    cudart.cudaFree(taken)
+    lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+    (told,) = (line for line in lines if line["level"] == "WARNING")
+    assert re.fullmatch(rf"pool a: GPU {gpus.uuids[0]}: .* bytes free of {1024 * MIB}", told["message"])
+    assert told["pool"] == "a"
 
 
 @pytest.mark.parametrize("size", ["4MiB", "gpu_memory_fraction = 0.5"])
@@ -260,12 +282,13 @@ def test_a_sticky_error_under_an_import_frees_nothing_here_and_the_loan_there(st
 
 
 def test_a_gpu_that_hangs_is_told_of_and_forgiven(start: Start, gpus: FakeGpus) -> None:
-    daemon = start().serving()
+    daemon = start(metrics="127.0.0.1:0").serving()
     session = session_of(daemon, "a")
     lease = session.acquire(np.arange(5 * P, dtype=np.uint32))
     with gpus.paused(0):
         lease.offload()
         eventually(lambda: daemon.health("pool.a") == NOT_SERVING)
+        assert [Scrape(daemon)("radixd_pool_silent", pool=name) for name in "ab"] == [1, 0]
         assert "its GPUs have not answered" in daemon.log.read_text()
         assert "its pages stay pinned until it does" in daemon.log.read_text()
         with session_of(daemon, "b") as other:
@@ -273,6 +296,7 @@ def test_a_gpu_that_hangs_is_told_of_and_forgiven(start: Start, gpus: FakeGpus) 
         assert occupancy(daemon)[0].device.leased == 5
     lease.wait_saved(PATIENCE_S)
     eventually(lambda: daemon.health() == SERVING)
+    assert Scrape(daemon)("radixd_pool_silent") == 0
 
 
 def test_a_hung_gpu_does_not_hold_the_end(start: Start, gpus: FakeGpus) -> None:

@@ -42,7 +42,6 @@ def evidence(
     seconds: float | None = None,
     sessions: Sequence[SessionFacts] | None = None,
     tree: Sequence[NodeFacts] | None = None,
-    serving: bool | None = None,
     expected: Expectation | None = None,
 ) -> Evidence:
     return Evidence(
@@ -52,7 +51,6 @@ def evidence(
         seconds,
         None if sessions is None else tuple(sessions),
         None if tree is None else tuple(tree),
-        serving,
         expected,
     )
 

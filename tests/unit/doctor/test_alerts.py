@@ -61,7 +61,8 @@ def test_silence_is_as_long_in_the_metrics() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["RetiredPagesStuck", "PoolBroken", "LedgerMismatch", "LoopStalls", "CopyOverdue", "CopiesFail"]
+    "name",
+    ["RetiredPagesStuck", "PoolBroken", "GpuSilent", "LedgerMismatch", "LoopStalls", "CopyOverdue", "CopiesFail"],
 )
 def test_what_has_no_line_has_the_same_name(name: str) -> None:
     assert name in ALERTS

@@ -24,7 +24,7 @@ PAGE_BYTES = 5_376
 
 def test_a_healthy_pool_has_no_finding_and_answers_everything() -> None:
     expected = Expectation(tokens=PAGES * P)
-    diagnosis = examine(evidence(sessions=(), tree=(), seconds=60.0, serving=True, expected=expected))
+    diagnosis = examine(evidence(sessions=(), tree=(), seconds=60.0, expected=expected))
     assert diagnosis.findings == ()
     assert diagnosis.untold == ()
     assert list(diagnosis.denied) == list(QUESTIONS)
@@ -33,8 +33,7 @@ def test_a_healthy_pool_has_no_finding_and_answers_everything() -> None:
 def test_a_scrape_alone_says_what_it_cannot_tell() -> None:
     diagnosis = examine(evidence())
     assert diagnosis.findings == ()
-    gpus, capacity, tree, sessions = diagnosis.untold
-    assert gpus == "are its GPUs silent? gRPC health is not in a scrape, ask the daemon"
+    capacity, tree, sessions = diagnosis.untold
     assert capacity.startswith("is capacity below the expected? what was expected of it? Say --expect")
     assert tree == "are priorities inverted? the tree is not in a scrape, only a running daemon has it"
     assert sessions == "who holds pages? only a running daemon names its sessions"
@@ -327,14 +326,9 @@ def test_a_gpu_that_is_silent() -> None:
 
 
 def test_gpus_that_do_not_answer() -> None:
-    finding = gpu_silent(evidence({"radixd_copies_in_flight": 2}, serving=False))
-    assert facts(finding)["copies in flight"] == 2
-    assert gpu_silent(evidence(serving=True)) is None
-    assert gpu_silent(evidence({"radixd_pool_broken": 1}, serving=False)) is None, (
-        "it is stopped, for a cause of its own"
-    )
-    draining = {'radixd_state{state="serving"}': 0, 'radixd_state{state="draining"}': 1}
-    assert gpu_silent(evidence(draining, serving=False)) is None
+    finding = gpu_silent(evidence({"radixd_pool_silent": 1, "radixd_copies_in_flight": 2}))
+    assert facts(finding) == {"radixd_pool_silent": 1, "copies in flight": 2}
+    assert gpu_silent(evidence()) is None
 
 
 def test_copies_that_fail() -> None:

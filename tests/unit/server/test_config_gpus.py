@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cuda.bindings import runtime as cudart
 
 from radixd.gpu_pool.budget.scratch import BATCHED_TOKENS, logits_budget, scratch_bytes
 from radixd.server.config import PoolConfig
@@ -67,6 +68,22 @@ def test_a_share_that_the_machine_does_not_give_now_is_no_mistake(gpus: FakeGpus
     missing = pool(gpus=["GPU-nowhere"], gpu_memory_fraction=0.9, host_tokens=640, free_target_pages=9)
     assert "GPU-nowhere" in missing.unsized
     assert gpus.uuids[0] in missing.unsized
+
+
+def test_a_share_says_whose_gpu_is_in_use_and_logs_nothing_while_there_is_no_log(
+    gpus: FakeGpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cudart.cudaSetDevice(1)
+    _, taken = cudart.cudaMalloc(2 * GIB)
+    share = {"gpu_memory_fraction": 0.5, "scratch_bytes": "1GiB"}
+    told = (f"GPU {gpus.uuids[1]}: the pool's share is of the {14 * GIB} bytes free of {16 * GIB}",)
+    assert pool(gpus=gpus.uuids, **share).crowded == told
+    assert pool(gpus=gpus.uuids[2:], **share).crowded == ()
+    file = tmp_path / "radixd.toml"
+    file.write_text(f'[[pools]]\ndevice = "cuda"\ngpus = ["{gpus.uuids[1]}"]\ngpu_memory_fraction = 0.9\n')
+    assert f"\n# {told[0]}\n" in config_text(read_config(file))
+    assert caplog.records == []
+    cudart.cudaFree(taken)
 
 
 def test_a_share_can_be_checked_without_gpus(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from radixd.server.gate import Gate
-from radixd.server.observability import collector, vitals
+from radixd.server.observability import loop_reader, vitals
 from radixd.server.observability.collector import DaemonCollector
 from radixd.server.observability.vitals import GcPauses, LoopBeat, Vitals
+from radixd.server.pools.pool import Pool
 from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
@@ -68,10 +69,15 @@ def scrape(it: DaemonCollector) -> dict[str, float]:
 
 @pytest.fixture
 async def daemon() -> DaemonCollector:
-    registry: SessionRegistry[collector.Pool] = SessionRegistry({}, 7 * 10**9, Limits(), Liveness(), "")
     watched = Vitals()
-    yield DaemonCollector({}, registry, Gate(), Calls(), watched, drain_seconds=10)
+    yield made(watched)
     watched.close()
+
+
+def made(watched: Vitals) -> DaemonCollector:
+    """On the running loop, without a pool."""
+    registry: SessionRegistry[Pool] = SessionRegistry({}, 7 * 10**9, Limits(), Liveness(), "")
+    return DaemonCollector({}, registry, Gate(), Calls(), watched, drain_seconds=10)
 
 
 async def test_it_can_be_asked_on_the_loop_itself_and_on_another_thread(daemon: DaemonCollector) -> None:
@@ -82,7 +88,7 @@ async def test_it_can_be_asked_on_the_loop_itself_and_on_another_thread(daemon: 
 
 
 async def test_a_loop_that_stands_still_is_told_of(daemon: DaemonCollector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "SCRAPE_SECONDS", STALL)
+    monkeypatch.setattr(loop_reader, "PATIENCE_SECONDS", STALL)
     await asyncio.sleep(2 * vitals.BEAT_SECONDS)
     asked = asyncio.get_running_loop().run_in_executor(None, scrape, daemon)
     hold_up(3 * STALL)
@@ -90,3 +96,12 @@ async def test_a_loop_that_stands_still_is_told_of(daemon: DaemonCollector, monk
     assert told["radixd_loop_answers"] == 0
     assert told["radixd_event_loop_longest_stall_seconds"] > 0
     assert told["radixd_draining_seconds"] == 0
+
+
+def test_a_loop_that_has_ended_answers_no_more() -> None:
+    async def left() -> DaemonCollector:
+        watched = Vitals()
+        watched.close()
+        return made(watched)
+
+    assert scrape(asyncio.run(left()))["radixd_loop_answers"] == 0

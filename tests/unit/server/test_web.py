@@ -14,6 +14,7 @@ import pytest
 from radixd.server.config import Address
 from radixd.server.config.file import read_config
 from radixd.server.gate import Gate, State
+from radixd.server.observability import loop_reader
 from radixd.server.observability.metrics import Metrics
 from radixd.server.pools.copier import Copier
 from radixd.server.pools.pool import Pool
@@ -21,7 +22,7 @@ from radixd.server.sessions.calls import Calls
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
-from radixd.server.web import WebListener, app, bounded_http, listener, loop_reader, serve_web
+from radixd.server.web import WebListener, app, bounded_http, listener, serve_web
 
 ANYWHERE = Address("127.0.0.1", 0)
 
@@ -196,13 +197,20 @@ async def test_who_asks_nothing_more_is_not_kept(pool: Pool, monkeypatch: pytest
         writer.close()
 
 
-async def test_connections_are_bounded_whether_or_not_they_ask(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_http, "MOST", 2)
+async def test_for_one_connection_too_many_the_oldest_that_asks_nothing_goes(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "MOST", 3)
     async with served(pool, Gate()) as web:
-        opened = [await asyncio.open_connection(web.address.host, web.address.port) for _ in range(3)]
+        asking, *silent = [await asyncio.open_connection(web.address.host, web.address.port) for _ in range(3)]
+        for _ in range(2):
+            asking[1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await asyncio.wait_for(asking[0].readuntil(b"ok\n"), 60)).startswith(b"HTTP/1.1 200")
+            assert (await get(web, "/healthz"))[0] == 200
+        gone = asyncio.wait_for(silent[0][0].read(), 60)
         with suppress(ConnectionResetError):
-            assert await asyncio.wait_for(opened[2][0].read(), 60) == b""
-        opened[0][1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert (await asyncio.wait_for(opened[0][0].readline(), 60)).startswith(b"HTTP/1.1 200")
-        for _, writer in opened:
+            assert await gone == b""
+        silent[1][1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await asyncio.wait_for(silent[1][0].readline(), 60)).startswith(b"HTTP/1.1 200")
+        for _, writer in (asking, *silent):
             writer.close()

@@ -23,6 +23,23 @@ class LoopReader:
 
     async def read(self, step: Callable[[], T]) -> T:
         """What `step` returns, on any other loop. Raises LoopSilentError, or what `step` raises."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self._carried(step)), PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise _silent() from error
+
+    def read_on_thread(self, step: Callable[[], T]) -> T:
+        """The same on any thread, which waits; on the owner's own, `step` is called at once."""
+        if _running_loop() is self._owner:
+            return step()
+        outcome = self._carried(step)
+        try:
+            return outcome.result(PATIENCE_SECONDS)
+        except TimeoutError as error:
+            outcome.cancel()
+            raise _silent() from error
+
+    def _carried(self, step: Callable[[], T]) -> Future[T]:
         outcome: Future[T] = Future()
 
         def run() -> None:
@@ -37,7 +54,15 @@ class LoopReader:
             self._owner.call_soon_threadsafe(run)
         except RuntimeError as error:  # closed
             raise LoopSilentError("the daemon has ended") from error
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(outcome), PATIENCE_SECONDS)
-        except TimeoutError as error:
-            raise LoopSilentError(f"the event loop has not answered for {PATIENCE_SECONDS:g} s") from error
+        return outcome
+
+
+def _silent() -> LoopSilentError:
+    return LoopSilentError(f"the event loop has not answered for {PATIENCE_SECONDS:g} s")
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
