@@ -428,9 +428,32 @@ MUTATIONS = (
     Mutation(
         "believe what a stopped pool has lent",
         "server/pools/peer_imports.py",
-        "        if peer.broken is not None:",
-        "        if peer.broken is peer:",
+        "        if not _is_served(peer):",
+        "        if peer is self._pool:",
         "tests/contract/test_peers.py::test_a_lender_that_is_stopped_has_lent_nothing_that_can_be_trusted",
+    ),
+    Mutation(
+        "believe what a pool has lent until the loop hears that its memory is lost",
+        "server/pools/peer_imports.py",
+        "        if not _is_served(peer):",
+        "        if peer.broken is not None:",
+        "tests/unit/server/test_peer_imports.py::"
+        "test_what_a_pool_lent_whose_gpu_is_lost_is_not_believed_though_nobody_has_heard_of_it",
+    ),
+    Mutation(
+        "close attachments to a daemon later than the ticket's",
+        "client/attach.py",
+        "it.epoch < ticket.epoch]",
+        "it.epoch != ticket.epoch]",
+        "tests/unit/cuda/test_attached.py::test_a_ticket_of_an_earlier_daemon_costs_no_later_attachment",
+    ),
+    Mutation(
+        "let the daemon believe that memory is unmapped which is not",
+        "gpu_pool/cuda/attached.py",
+        "        _for_good.append(keep)\n",
+        "        pass\n",
+        "tests/unit/cuda/test_attached.py::"
+        "test_memory_that_cannot_be_unmapped_keeps_its_connection_as_long_as_the_process_lives",
     ),
     Mutation(
         "keep what was lent to a pool that is stopped",
