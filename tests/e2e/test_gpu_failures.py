@@ -16,8 +16,8 @@ from cuda.bindings import runtime as cudart
 from radixd.client import Client, DeviceLost, RadixError, Session
 from radixd.client.attach import attach
 from tests.e2e.conftest import StartDaemon
-from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
-from tests.e2e.scraped import Scrape
+from tests.e2e.daemon_process import MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually, radixd
+from tests.e2e.scraped import Scrape, text
 from tests.e2e.test_host_tier import PAGES, PROMPTS, live_pages, publish, verify
 from tests.e2e.test_service_manager import until
 from tests.fake_cuda.control import FakeGpus
@@ -297,6 +297,19 @@ def test_a_gpu_that_hangs_is_told_of_and_forgiven(start: Start, gpus: FakeGpus) 
     lease.wait_saved(PATIENCE_S)
     eventually(lambda: daemon.health() == SERVING)
     assert Scrape(daemon)("radixd_pool_silent") == 0
+
+
+def test_an_idle_gpu_that_hangs_is_found_in_a_scrape(start: Start, gpus: FakeGpus, tmp_path: Path) -> None:
+    daemon = start(metrics="127.0.0.1:0").serving()
+    with gpus.paused(0):
+        eventually(lambda: Scrape(daemon)("radixd_pool_silent", pool="a") == 1)
+        saved = tmp_path / "a.prom"
+        saved.write_text(text(daemon))
+    assert Scrape(daemon)("radixd_copies_overdue") == 0
+    told = radixd("doctor", "--metrics", str(saved))
+    assert told.returncode == 1
+    assert "pool a: 1 finding\n\n  GpuSilent: " in told.stdout
+    assert "pool b: nothing found" in told.stdout
 
 
 def test_a_hung_gpu_does_not_hold_the_end(start: Start, gpus: FakeGpus) -> None:
