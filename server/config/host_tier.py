@@ -24,12 +24,12 @@ def host_tier(table: Table, layout: Layout | None, state_dir: Path | None) -> Ho
     if free_target < 0:
         free_target = max(1, layout.num_pages // FREE_SHARE) if layout and pages else 0
     return HostTierConfig(
-        pages,
-        WritePolicy(policy),
-        promote_min_pages,
-        free_target,
-        max_copy_pages,
-        state_dir if pages else None,
+        pages=pages,
+        write_policy=WritePolicy(policy),
+        promote_min_pages=promote_min_pages,
+        free_target_pages=free_target,
+        max_copy_pages=max_copy_pages,
+        state_dir=state_dir if pages else None,
     )
 
 

@@ -45,26 +45,25 @@ def pool_config(table: Table, directory: Path, state_dir: Path | None) -> PoolCo
     host = host_tier(table, None if unsized else layout, state_dir / name if state_dir else None)
     if layout is None:
         return None
-    mode = Speculative(speculative)
     short = "" if unsized else _too_short(layout, max_context)
     if short and "gpu_memory_fraction" in table:
         unsized = short
     elif short:
         table.error(f"{table.where}{short}")
     return PoolConfig(
-        name,
-        layout,
-        device_kind,
-        devices,
-        gpus,
-        policy,
-        mode,
-        max_context,
-        deadline,
-        host,
-        import_min,
-        unsized,
-        crowded,
+        name=name,
+        layout=layout,
+        device_kind=device_kind,
+        devices=devices,
+        gpus=gpus,
+        policy=policy,
+        speculative=Speculative(speculative),
+        max_context=max_context,
+        copy_deadline_seconds=deadline,
+        host=host,
+        import_min_pages=import_min,
+        unsized=unsized,
+        crowded=crowded,
     )
 
 
