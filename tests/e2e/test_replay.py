@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from radixd.client import Client
@@ -92,7 +93,7 @@ def test_sigterm_ends_the_daemon_and_the_schedulers_too(folder: Path) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def test_a_scribbled_page_is_found(folder: Path, start_daemon: Callable[..., DaemonProcess]) -> None:
