@@ -80,18 +80,14 @@ class Attachment:
             self._gpus.pop().close()
         self._connection = None  # which mappings that are left hold: it ends with the last one
 
-    def _map(self, ranks: Sequence[int] | None) -> None:
-        assert self._connection is not None
-        devices = self._connection.reply.devices
-        wanted = range(len(devices)) if ranks is None else ranks
-        if any(not 0 <= rank < len(devices) for rank in wanted):
-            raise ValueError(f"ranks {list(wanted)}: the pool has devices 0 to {len(devices) - 1}")
+    def _map(self, devices: Sequence[Handle], ranks: Sequence[int]) -> None:
+        if any(not 0 <= rank < len(devices) for rank in ranks):
+            raise ValueError(f"ranks {list(ranks)}: the pool has devices 0 to {len(devices) - 1}")
         try:
-            for rank in wanted:
+            for rank in ranks:
                 self._views += (torch_views(self._buffer(devices[rank]), self.layout),)
         except MappingError as error:
             raise CannotMap(str(error)) from error
-        self._connection.close_handles()
 
     def _buffer(self, handle: Handle) -> torch.Tensor:
         """Flat uint8; on torch's meta device for a pool without memory."""
@@ -124,12 +120,16 @@ def attach(ticket: AttachTicket, role: Role = "worker", ranks: Sequence[int] | N
     Raises as `connection.connect` does; CannotMap, naming the likely setting; ValueError for a rank that is not there.
     """
     _end_earlier(ticket)
-    attachment = Attachment(connect(ticket, role), ticket.attach_socket)
+    connection = connect(ticket, role)
+    attachment, devices = Attachment(connection, ticket.attach_socket), connection.reply.devices
     try:
-        attachment._map(ranks)
+        attachment._map(devices, range(len(devices)) if ranks is None else ranks)
     except BaseException:
         attachment.close()
         raise
+    finally:
+        connection.close_handles()  # mappings made from them stay
+        del connection  # an exception that is kept would keep it open
     with _open_lock:
         _open.add(attachment)
     return attachment
