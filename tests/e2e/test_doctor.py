@@ -4,6 +4,8 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -146,15 +148,18 @@ def stalling(start_daemon: StartDaemon, notify: socket.socket, monkeypatch: pyte
         return start_daemon("--metrics", "127.0.0.1:0").serving()
 
 
-def stall(daemon: DaemonProcess, notify: socket.socket) -> None:
+@contextmanager
+def stall(daemon: DaemonProcess, notify: socket.socket) -> Iterator[None]:
     """Its loop stands still from now on, until the test ends it."""
-    daemon.admin.Evict.future(admin_pb2.EvictRequest(pages=3600), timeout=3600)
+    call = daemon.admin.Evict.future(admin_pb2.EvictRequest(pages=3600), timeout=3600)
     until(notify, stalling_daemon.BEGUN)
+    yield
+    call.cancel()  # as gRPC does with a call that nobody holds, perhaps before it is sent
 
 
 def test_a_loop_that_stands_still_is_named_without_asking_it(stalling: DaemonProcess, notify: socket.socket) -> None:
-    stall(stalling, notify)
-    found = doctor(stalling, "--seconds", "3600")
+    with stall(stalling, notify):
+        found = doctor(stalling, "--seconds", "3600")
     assert (found.returncode, found.stderr) == (1, "")
     where = metrics_url(stalling)
     assert found.stdout.startswith(
@@ -169,8 +174,8 @@ def test_a_loop_that_stands_still_meanwhile_is_named_too(stalling: DaemonProcess
         try:
             assert asking.stderr
             assert asking.stderr.readline() == "radixd doctor: watching for 5 s\n"
-            stall(stalling, notify)
-            said, _ = asking.communicate(timeout=PATIENCE_S)
+            with stall(stalling, notify):
+                said, _ = asking.communicate(timeout=PATIENCE_S)
         finally:
             asking.kill()
     assert asking.returncode == 1
