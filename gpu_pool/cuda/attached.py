@@ -31,7 +31,7 @@ class AttachedGpu:
     CUDA gives whoever opens a handle the right to write; nothing keeps a reader from it.
     """
 
-    def __init__(self, handle: GpuHandle, nbytes: int, keep: object = None) -> None:
+    def __init__(self, handle: GpuHandle, nbytes: int, keep: object) -> None:
         """`keep` lives as long as the memory is mapped: what tells the daemon that it is."""
         if handle.pid == os.getpid():
             raise MappingError(

@@ -50,7 +50,7 @@ def enqueue_in_batches(copies: Sequence[PageCopy], stream: cudart.cudaStream_t) 
 def enqueue_one_by_one(copies: Sequence[PageCopy], stream: cudart.cudaStream_t) -> None:
     """Put `copies` on the stream, a plain memcpy for each span. Raises CudaError.
 
-    Of all calls that copy, CUDA's documentation lets this one alone go between GPUs without peer access.
+    For GPUs without peer access: what batches and rectangles do between those is written nowhere.
     """
     _enqueue_spans(spans_of(_all_rectangles(copies)), stream)
 

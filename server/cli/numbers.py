@@ -2,6 +2,9 @@
 
 import argparse
 from collections.abc import Callable
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 UINT32 = 2**32 - 1
 UINT64 = 2**64 - 1
@@ -9,32 +12,25 @@ UINT64 = 2**64 - 1
 
 def whole(low: int, high: int = UINT64) -> Callable[[str], int]:
     """An argparse type: a whole number within [low, high]."""
+    return _within(int, "a whole number", low, high)
 
-    def read(text: str) -> int:
+
+def seconds(low: float, high: float = 3600) -> Callable[[str], float]:
+    """An argparse type: seconds within [low, high]."""
+    return _within(float, "seconds", low, high)
+
+
+def _within(read: Callable[[str], Number], what: str, low: Number, high: Number) -> Callable[[str], Number]:
+    def checked(text: str) -> Number:
         try:
-            value = int(text)
+            value = read(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"expected a whole number, got {text[:64]!r}") from None
+            raise argparse.ArgumentTypeError(f"expected {what}, got {text[:64]!r}") from None
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{value} is outside [{low}, {high}]")
         return value
 
-    return read
-
-
-def seconds(low: float, high: float = 3600.0) -> Callable[[str], float]:
-    """An argparse type: seconds within [low, high]."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected seconds, got {text[:64]!r}") from None
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{value:g} is outside [{low:g}, {high:g}]")
-        return value
-
-    return read
+    return checked
 
 
 positive = whole(1)

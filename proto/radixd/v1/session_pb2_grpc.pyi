@@ -80,37 +80,3 @@ class SessionsAsyncStub(SessionsStub):
     """Proves life where no Schedule stream is open, and reports steps seen finished. Errors: NO_SESSION, BAD_SECRET,
     STALE_EPOCH, BAD_FIELD, BROKEN_INVARIANT.
     """
-
-class SessionsServicer(metaclass=_abc_1.ABCMeta):
-    @_abc_1.abstractmethod
-    def OpenSession(
-        self,
-        request: _session_pb2.OpenSessionRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_session_pb2.OpenSessionResponse, _abc.Awaitable[_session_pb2.OpenSessionResponse]]:
-        """Opens a session. Retried by `nonce`: the same nonce with the same content returns the same session while it lives.
-        A nonce that comes with other content is a BAD_FIELD. Changes nothing in the tree. Errors: BAD_FIELD, NO_POOL,
-        GEOMETRY_MISMATCH, LIMIT_EXCEEDED, STARTING, DRAINING, BROKEN_INVARIANT.
-        """
-
-    @_abc_1.abstractmethod
-    def CloseSession(
-        self,
-        request: _session_pb2.CloseSessionRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_session_pb2.CloseSessionResponse, _abc.Awaitable[_session_pb2.CloseSessionResponse]]:
-        """Ends a session. Idempotent: an ended session is OK. Pages under a launched but uncompleted step stay retired until
-        its processes are gone. Errors: BAD_SECRET, STALE_EPOCH, BAD_FIELD (`completed` beyond what was launched).
-        """
-
-    @_abc_1.abstractmethod
-    def KeepAlive(
-        self,
-        request: _session_pb2.KeepAliveRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_session_pb2.KeepAliveResponse, _abc.Awaitable[_session_pb2.KeepAliveResponse]]:
-        """Proves life where no Schedule stream is open, and reports steps seen finished. Errors: NO_SESSION, BAD_SECRET,
-        STALE_EPOCH, BAD_FIELD, BROKEN_INVARIANT.
-        """
-
-def add_SessionsServicer_to_server(servicer: SessionsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

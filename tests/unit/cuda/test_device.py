@@ -179,7 +179,7 @@ def test_gpus_that_are_not_linked_still_copy(
 
     monkeypatch.setattr(device.cudart, "cudaDeviceCanAccessPeer", _no_access)
     source, target = open_pool(), open_pool(count=2)
-    for call in ("cudaMemcpyBatchAsync", "cudaMemcpy2DAsync"):  # of which nobody promises that they do
+    for call in ("cudaMemcpyBatchAsync", "cudaMemcpy2DAsync"):  # of which it is not known that they do
         fake_gpus.fail(call, "cudaErrorInvalidValue", nth=None, gpu=1)
     import_pages(source, [1], target, [2]).result()
     assert _pages(target, [2], 1) == _pages(source, [1])
