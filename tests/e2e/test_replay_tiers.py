@@ -52,28 +52,56 @@ def test_the_host_part_survives_restarts_in_order_and_by_kill(folder: Path) -> N
     assert report["host_hit_tokens"] > 1_000, "what the host held was lost"
 
 
-def test_copies_that_fail_shorten_hits_and_spoil_nothing(
-    folder: Path, start_daemon: Callable[..., DaemonProcess], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(daemon_process, "COMMAND", (sys.executable, failing_copies.__file__))
-        daemon = start_daemon("--device", "cpu", "--tokens", "12800", "--host-tokens", "25600").serving()
-    flags = ("--requests", "80", "--schedulers", "2", "--preempt", "10")
-    status, report = replay(folder, "--target", str(daemon.socket), *flags, *NO_FAULTS)
-    check_right(status, report)
-    assert report["failed_copy_pages"] > 0
-    assert report["offloads"] == report["restores"] > 0
+@pytest.fixture
+def failing_daemon(
+    start_daemon: Callable[..., DaemonProcess], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., DaemonProcess]:
+    """Starts a daemon, with the flags given, between whose tiers every third copy fails."""
+
+    def start(*flags: str) -> DaemonProcess:
+        with monkeypatch.context() as patch:
+            patch.setattr(daemon_process, "COMMAND", (sys.executable, failing_copies.__file__))
+            return start_daemon("--device", "cpu", *flags).serving()
+
+    return start
+
+
+def prompts_in_turns(folder: Path, rounds: int) -> tuple[str, str]:
+    """Flags for a trace of eight prompts, of four pages each, that come again and again in the same order."""
+    trace = folder / "trace.jsonl"
+    lines = [{"timestamp": 0, "input_length": 257, "output_length": 1, "hash_ids": [i]} for i in (*range(8),) * rounds]
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    return "--trace", str(trace)
 
 
 def test_prompts_one_by_one_wait_for_what_the_host_sends(folder: Path) -> None:
-    """Eight prompts of four pages in turns, on a device that holds five of them."""
-    trace = folder / "trace.jsonl"
-    lines = [{"timestamp": 0, "input_length": 257, "output_length": 1, "hash_ids": [i]} for i in (*range(8), *range(8))]
-    trace.write_text("\n".join(map(json.dumps, lines)))
+    """The device holds five of the eight."""
     flags = ("--geometry", "tiny", "--device", "cpu_async", "--pool-tokens", "1600", "--host-pages", "100")
-    status, report = replay(folder, "--trace", str(trace), *flags, "--write-policy", "write_through")
+    status, report = replay(folder, *prompts_in_turns(folder, 2), *flags, "--write-policy", "write_through")
     check_right(status, report)
     assert report["finished"] == 16
+
+
+def test_promotions_that_fail_shorten_hits_and_spoil_nothing(
+    folder: Path, failing_daemon: Callable[..., DaemonProcess]
+) -> None:
+    daemon = failing_daemon("--tokens", "1600", "--host-tokens", "6400", "--write-policy", "write_through")
+    status, report = replay(folder, "--target", str(daemon.socket), *prompts_in_turns(folder, 12))
+    check_right(status, report)
+    assert report["failed_copy_pages"] > 0
+
+
+def test_offloads_and_restores_that_fail_spoil_nothing(
+    folder: Path, failing_daemon: Callable[..., DaemonProcess]
+) -> None:
+    daemon = failing_daemon("--tokens", "12800", "--host-tokens", "25600")
+    flags = ("--requests", "80", "--schedulers", "2", "--preempt", "20")
+    status, report = replay(folder, "--target", str(daemon.socket), *flags, *NO_FAULTS)
+    assert status == 0, report
+    assert report["mismatches"] == report["unfinished"] == 0
+    assert report["ledger_ok"]
+    assert report["failed_copy_pages"] > 0
+    assert report["offloads"] == report["restores"] > 0
 
 
 def test_without_a_host_tier_the_preempted_compute_again(folder: Path) -> None:
