@@ -1,6 +1,7 @@
 """A daemon of replay's own: started in a temporary directory, and stopped when the run is over."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,7 @@ class OwnDaemon:
         self.socket = directory / "radixd.sock"
         config = directory / "radixd.toml"
         config.write_text(config_text(pool, names, directory, self.socket), encoding="utf-8")
-        self._command = [sys.executable, "-c", _MAIN, "serve", f"--config={config}"]
+        self._command = [*_told_of_our_end(), sys.executable, "-c", _MAIN, "serve", f"--config={config}"]
         self._log = directory / "daemon.log"
         self._restarts = count(1)
         self._process = self._start()
@@ -121,6 +122,12 @@ def own_daemon(pool: PoolChoice, names: Sequence[str]) -> Iterator[OwnDaemon]:
                 daemon.stop()
         finally:
             daemon.kill()
+
+
+def _told_of_our_end() -> list[str]:
+    """Before a command: SIGTERM for it should replay be killed, which can stop nothing then. util-linux has it."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig=TERM"] if setpriv else []
 
 
 def config_text(pool: PoolChoice, names: Sequence[str], directory: Path, socket: Path) -> str:

@@ -52,7 +52,7 @@ def test_kills_aborts_rejected_drafts_and_reconnects_leave_every_byte_right(fold
 def test_a_scheduler_that_others_kill_is_replaced_too(folder: Path, start_daemon: Callable[..., DaemonProcess]) -> None:
     daemon = start_daemon("--device", "cpu", "--tokens", "12800").serving()
     report = folder / "report.json"
-    flags = ("--target", str(daemon.socket), "--requests", "40", "--schedulers", "2", "--report", str(report))
+    flags = ("--target", str(daemon.socket), "--requests", "300", "--schedulers", "2", "--report", str(report))
     run = subprocess.Popen((*COMMAND, "replay", *on_device(flags), *NO_FAULTS), stdout=subprocess.DEVNULL)
     try:
         working: list[int] = []
@@ -69,7 +69,7 @@ def test_a_scheduler_that_others_kill_is_replaced_too(folder: Path, start_daemon
         run.kill()
         run.wait()
     figures = json.loads(report.read_text())
-    assert (figures["finished"], figures["kills"], figures["outside_kills"]) == (40, 0, 1)
+    assert (figures["finished"], figures["kills"], figures["outside_kills"]) == (300, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,19 @@ def test_sigterm_ends_the_daemon_and_the_schedulers_too(folder: Path) -> None:
         assert running.wait(PATIENCE_S) == 128 + signal.SIGTERM
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
     assert not list(folder.glob("radixd-replay-*"))
+
+
+@pytest.mark.host_memory
+def test_a_daemon_that_replay_could_not_stop_ends_by_itself(folder: Path) -> None:
+    command = (*COMMAND, "replay", *POOL, "--requests", "4000", "--schedulers", "1")
+
+    def sockets() -> list[Path]:
+        return list(folder.glob("radixd-replay-*/radixd.sock"))
+
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(folder)}) as running:
+        eventually(lambda: bool(sockets()))
+        running.kill()
+    eventually(lambda: not sockets())  # an orderly end removes it
 
 
 def _children(pid: int) -> list[int]:
