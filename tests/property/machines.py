@@ -14,8 +14,8 @@ def run_machine(machine: type[RuleBasedStateMachine], examples: int, **attribute
     profile = settings(
         max_examples=max(1, int(examples * scale)),
         stateful_step_count=STEPS,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
-        print_blob=True,
     )
-    run_state_machine_as_test(type("Machine", (machine,), attributes), settings=profile)
+    # What a machine draws follows from its name.
+    name = "_".join((machine.__name__, *map(str, attributes.values())))
+    run_state_machine_as_test(type(name, (machine,), attributes), settings=profile)

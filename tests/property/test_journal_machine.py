@@ -131,4 +131,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestJournal.settings = settings(max_examples=40, stateful_step_count=40)

@@ -562,6 +562,7 @@ class TierMachine(RuleBasedStateMachine):
             self.bytes.steps.pop(session_id, None)
         else:
             self.unproved.append(session_id)
+            self.bytes.abandon(session_id)
         self._open()
 
     def _restart(self) -> None:

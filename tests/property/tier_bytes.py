@@ -111,6 +111,11 @@ class TierBytes:
                 assert self.device.get(page) == content, f"step {step.number} read page {page} after it had changed"
             self.device |= step.writes
 
+    def abandon(self, session: int) -> None:
+        """The session has ended, its processes perhaps not: its steps may still write, and what they read is void."""
+        for step in self.steps.get(session, []):
+            step.reads.clear()
+
     def check_unused(self, pages: Iterable[int]) -> None:
         """Pages handed out as new are under no copy and in no step."""
         new = set(pages)

@@ -11,14 +11,16 @@ The client's duties
   * Keep a Schedule stream open, or send KeepAlive at least every limits of liveness.keepalive_seconds.
   * Keep each process's connection to the attach socket open as long as it may touch the pool. The daemon learns a
     process's death from it, within a second. Close it only after unmapping.
-  * Never touch pool memory after the session has ended, or after the epoch has changed.
+  * Never touch pool memory after the session has ended, or after the epoch has changed. What a step has read by then
+    may be another's: after a lost stream, give out a step's results once a Batch that reports it completed is answered.
 
 The daemon's duties
   * All attached processes gone: the session ends within a second. Published pages stay cached; nothing unwritten is
     ever published.
   * Stream ended but a process alive: liveness.grace_seconds to come back with the same id and secret.
-  * Silent but alive: after liveness.ttl_seconds the session ends. Its locks return; its private pages stay retired
-    until its processes are proved dead, or an operator reaps them. Time revokes ids; only proof frees memory.
+  * Silent but alive: after liveness.ttl_seconds the session ends. Its locks return, for a late read
+    spoils the reader's own results alone; its private pages stay retired until its processes are proved dead, or an
+    operator reaps them, for it may write. Time revokes ids; only proof frees memory.
   * The daemon's own stalls never count as a client's silence. An open stream never expires.
 """
 

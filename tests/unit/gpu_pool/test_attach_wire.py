@@ -213,7 +213,7 @@ async def test_a_cancelled_read_leaves_the_loop_and_the_descriptors_clean(pair: 
     assert asyncio.get_running_loop().remove_reader(daemon) is False
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(garbage=st.binary(max_size=200), framed=st.booleans())
 @example(garbage=b"", framed=False)
 @example(garbage=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", framed=False)

@@ -59,7 +59,7 @@ def test_keys_scales_and_latents_follow_the_token_and_neighbours_stay(
     assert _raw(memory.views[0].buffer) == _moved(before, reader_for(name, kind, 10), pairs)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_legal_move_equals_the_byte_by_byte_one(make_pool: MakePool, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))

@@ -90,7 +90,7 @@ def test_the_bytes_are_the_byte_maps(make_pool: MakePool, kind: LayoutKind) -> N
     assert bytes(written) == raw, "a byte of another token, layer or region has changed"
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     values=st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=16, max_size=16),
     mode=st.sampled_from(MODES),

@@ -331,7 +331,7 @@ def test_runs_name_the_same_pairs_in_the_same_order(pairs: list[tuple[int, int]]
     assert all(a[0] + a[2] != b[0] or a[1] + a[2] != b[1] for a, b in pairwise(runs))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_legal_round_trip_restores_every_page(
     make_pool: MakePool, make_host: MakeHost, data: st.DataObject
