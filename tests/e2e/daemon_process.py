@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from radixd.v1 import admin_pb2, admin_pb2_grpc, cache_pb2_grpc, session_pb2, session_pb2_grpc
 
 COMMAND = (sys.executable, "-c", "import sys; from radixd.server.cli import main; sys.exit(main())")
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 """A guard against a hang on a busy machine; nothing here measures time."""
 MODEL = b"weights-1"
 DEVICE = "RADIXD_TEST_DEVICE"

@@ -27,7 +27,7 @@ SCRIPT = ROOT / "scripts" / "doctor_situations.py"
 def situation(name: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """What the doctor found there, by name, and all that it said."""
     command = (sys.executable, str(SCRIPT), name, "--json")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
     assert done.returncode in (0, 1), done.stderr
     report = json.loads(done.stdout)
     (pool,) = report["pools"]
