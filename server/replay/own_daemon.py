@@ -1,7 +1,6 @@
 """A daemon of replay's own: started in a temporary directory, and stopped when the run is over."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,16 @@ from radixd.gpu_pool.device import DeviceMemoryError
 
 STOP_SECONDS = 30.0
 
-_MAIN = "import sys; from radixd.server.cli import main; sys.exit(main())"
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2)."""
+
+# Should replay be killed, which can stop nothing then, the kernel tells its daemon to stop.
+_MAIN = f"""
+import ctypes, signal, sys
+from radixd.server.cli import main
+ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, signal.SIGTERM)
+sys.exit(main())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class OwnDaemon:
         self.socket = directory / "radixd.sock"
         config = directory / "radixd.toml"
         config.write_text(config_text(pool, names, directory, self.socket), encoding="utf-8")
-        self._command = [*_told_of_our_end(), sys.executable, "-c", _MAIN, "serve", f"--config={config}"]
+        self._command = [sys.executable, "-c", _MAIN, "serve", f"--config={config}"]
         self._log = directory / "daemon.log"
         self._restarts = count(1)
         self._process = self._start()
@@ -122,12 +130,6 @@ def own_daemon(pool: PoolChoice, names: Sequence[str]) -> Iterator[OwnDaemon]:
                 daemon.stop()
         finally:
             daemon.kill()
-
-
-def _told_of_our_end() -> list[str]:
-    """Before a command: SIGTERM for it should replay be killed, which can stop nothing then. util-linux has it."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig=TERM"] if setpriv else []
 
 
 def config_text(pool: PoolChoice, names: Sequence[str], directory: Path, socket: Path) -> str:
