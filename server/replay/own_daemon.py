@@ -24,8 +24,8 @@ PR_SET_PDEATHSIG = 1
 # Should replay be killed, which can stop nothing then, the kernel tells its daemon to stop.
 _MAIN = f"""
 import ctypes, signal, sys
-from radixd.server.cli import main
 ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, signal.SIGTERM)
+from radixd.server.cli import main
 sys.exit(main())
 """
 

@@ -167,6 +167,6 @@ def test_liveness_answers_among_calls_of_a_million_tokens(start_daemon: StartDae
             before = sum(load.answered)
             assert daemon.health("radixd.v1.Cache") == SERVING
             passed.append(sum(load.answered) - before)
-    # Each client has one call at a time: a fair turn lets each of them go first, and little more. The median, for the
-    # answer may be there long before this thread gets to see it.
-    assert statistics.median(passed) <= 4 * clients
+    # Each client has one call at a time: a fair turn lets each of them go first, and little more. Nine times of ten:
+    # the answer may be there long before this thread gets to see it.
+    assert statistics.quantiles(passed, n=10)[-1] <= 4 * clients

@@ -18,11 +18,10 @@ NO_FAULTS = ("--kill-every", "0", "--reconnects", "0", "--aborts", "0", "--rollb
 
 
 def check_right(status: int, report: dict[str, object]) -> None:
-    """Nothing is wrong, and the tier was of use."""
+    """Nothing is wrong."""
     assert status == 0, report
     assert report["mismatches"] == report["unfinished"] == report["never_fit"] == 0
     assert report["ledger_ok"]
-    assert report["host_hit_tokens"] > 0
     assert report["host_hit_tokens"] + report["device_hit_tokens"] == report["hit_tokens"]
     assert report["bytes_verified"] > 84 * report["hit_tokens"], "less was verified than was hit"
 
@@ -33,7 +32,8 @@ def test_kills_aborts_drafts_and_preemptions_on_two_tiers_leave_every_byte_right
         "--aborts", "5", "--rollbacks", "5", "--preempt", "10", "--reconnects", "2", "--layout", "layer_first",
     )  # fmt: skip
     check_right(status, report)
-    assert report["offloads"] >= 5, "ten are due; one whose prefix is arriving is computed again instead"
+    assert report["host_hit_tokens"] > 0
+    assert report["offloads"] >= 10
     assert report["restores"] > 0
     assert report["demoted_pages"] > 0
     assert report["promoted_pages"] > 0
@@ -79,6 +79,7 @@ def test_prompts_one_by_one_wait_for_what_the_host_sends(folder: Path) -> None:
     flags = ("--geometry", "tiny", "--device", "cpu_async", "--pool-tokens", "1600", "--host-pages", "100")
     status, report = replay(folder, *prompts_in_turns(folder, 2), *flags, "--write-policy", "write_through")
     check_right(status, report)
+    assert report["host_hit_tokens"] > 0
     assert report["finished"] == 16
 
 
@@ -89,6 +90,7 @@ def test_promotions_that_fail_shorten_hits_and_spoil_nothing(
     status, report = replay(folder, "--target", str(daemon.socket), *prompts_in_turns(folder, 12))
     check_right(status, report)
     assert report["failed_copy_pages"] > 0
+    assert 0 < report["host_hit_tokens"] < 11 * 8 * 256, "all hits are whole ones"
 
 
 def test_offloads_and_restores_that_fail_spoil_nothing(
@@ -97,9 +99,7 @@ def test_offloads_and_restores_that_fail_spoil_nothing(
     daemon = failing_daemon("--tokens", "12800", "--host-tokens", "25600")
     flags = ("--requests", "80", "--schedulers", "2", "--preempt", "20")
     status, report = replay(folder, "--target", str(daemon.socket), *flags, *NO_FAULTS)
-    assert status == 0, report
-    assert report["mismatches"] == report["unfinished"] == 0
-    assert report["ledger_ok"]
+    check_right(status, report)
     assert report["failed_copy_pages"] > 0
     assert report["offloads"] == report["restores"] > 0
 

@@ -555,6 +555,7 @@ class TierMachine(RuleBasedStateMachine):
             self._restart()
 
     def _end_session(self, session_id: int, *, proved: bool) -> None:
+        cached = {page for node in self.cache.tree for page in node.pages.tolist()}
         self.cache.end_session(session_id, proved_gone=proved)
         del self.sessions[session_id]
         self.leases = [lease for lease in self.leases if lease.session != session_id]
@@ -562,7 +563,7 @@ class TierMachine(RuleBasedStateMachine):
             self.bytes.steps.pop(session_id, None)
         else:
             self.unproved.append(session_id)
-            self.bytes.abandon(session_id)
+            self.bytes.unlock(session_id, cached)
         self._open()
 
     def _restart(self) -> None:

@@ -111,10 +111,10 @@ class TierBytes:
                 assert self.device.get(page) == content, f"step {step.number} read page {page} after it had changed"
             self.device |= step.writes
 
-    def abandon(self, session: int) -> None:
-        """The session has ended, its processes perhaps not: its steps may still write, and what they read is void."""
+    def unlock(self, session: int, cached: set[int]) -> None:
+        """The session ends, its processes perhaps not: what its steps read of the tree's pages is void from now on."""
         for step in self.steps.get(session, []):
-            step.reads.clear()
+            step.reads = {page: content for page, content in step.reads.items() if page not in cached}
 
     def check_unused(self, pages: Iterable[int]) -> None:
         """Pages handed out as new are under no copy and in no step."""

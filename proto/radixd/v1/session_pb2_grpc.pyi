@@ -18,9 +18,9 @@ The daemon's duties
   * All attached processes gone: the session ends within a second. Published pages stay cached; nothing unwritten is
     ever published.
   * Stream ended but a process alive: liveness.grace_seconds to come back with the same id and secret.
-  * Silent but alive: after liveness.ttl_seconds the session ends. Its locks return, for a late read
-    spoils the reader's own results alone; its private pages stay retired until its processes are proved dead, or an
-    operator reaps them, for it may write. Time revokes ids; only proof frees memory.
+  * Silent but alive: after liveness.ttl_seconds the session ends. Its locks return, for a late read spoils
+    the reader's own results alone; its private pages stay retired until its processes are proved dead, or an operator
+    reaps them, for it may write. Time revokes ids; only proof frees memory.
   * The daemon's own stalls never count as a client's silence. An open stream never expires.
 """
 
