@@ -546,13 +546,24 @@ class TierMachine(RuleBasedStateMachine):
         elif not rare:
             return
         elif upset in ("killed", "silent"):
-            self._end_session(self._session(pick).session_id, proved=upset == "killed")
+            self._lose(pick, proved=upset == "killed")
         elif upset == "dead writer":
             self.cache.bar_writers(self._session(pick).session_id)
         elif upset == "flush":
             self.cache.flush()
         else:
             self._restart()
+
+    def _lose(self, pick: int, *, proved: bool) -> None:
+        """A session ends with a request running and a step in flight; others want its pages at once."""
+        self.open(pick, 1, ("aab", 1), most=False, ahead=4, reserve=0, priority=50, retain=None, wait=False)
+        self.turn()
+        self.batch(pick, launch=True, complete=0)
+        self.turn()
+        self._end_session(self._session(pick).session_id, proved=proved)
+        self.turn()
+        for letters in ("bbbbb", "ababa"):
+            self.serve(pick, (letters, 0))
 
     def _end_session(self, session_id: int, *, proved: bool) -> None:
         cached = {page for node in self.cache.tree for page in node.pages.tolist()}
