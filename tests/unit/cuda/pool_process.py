@@ -66,7 +66,10 @@ class PoolProcess:
 
 
 def serve(listener: socket.socket, reply: AttachReply, held: list[socket.socket]) -> None:
-    """Answers whoever connects, and keeps the connections, until the listener is shut down."""
+    """Answers whoever connects, and keeps the connections, until the listener is shut down.
+
+    A connection is held before it is answered: whoever has the answer may count on that.
+    """
     while True:
         try:
             connection, _ = listener.accept()
@@ -75,8 +78,8 @@ def serve(listener: socket.socket, reply: AttachReply, held: list[socket.socket]
         received = read_request(connection)
         if received.pidfd is not None:
             os.close(received.pidfd)
-        send_reply(connection, reply)
         held.append(connection)
+        send_reply(connection, reply)
 
 
 def is_open(connection: socket.socket) -> bool:
