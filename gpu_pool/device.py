@@ -125,7 +125,10 @@ class Device(Protocol):
         """As `close`, while other processes have the memory open: it goes with the last of them, and with this one."""
 
     def close(self) -> None:
-        """End the copies and give up the memory, which no other process may have open where it is a GPU's."""
+        """End the copies and give up the memory, which no other process may have open where it is a GPU's.
+
+        Copies that run later are not taken any more: RuntimeError, at once or in their future.
+        """
 
 
 def run_now(copies: Sequence[Copy]) -> Future[None]:

@@ -1,6 +1,6 @@
 """A pool's memory: one buffer on each device, all under one layout, copied in lockstep."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -84,12 +84,12 @@ class PoolMemory:
             self.devices[0].pin(host.views.buffer)  # for all GPUs of the process at once
 
     def copy_async(self, plan: Callable[[PoolViews], Sequence[Copy]]) -> Future[None]:
-        """Run the same plan on every device. The future ends when the last one has ended."""
-        return joined([device.copy_async(plan(views)) for device, views in zip(self.devices, self.views, strict=True)])
+        """Run the same plan on every device. The future ends when the last one has ended. Not after `close`."""
+        return joined([device.copy_async(plan(views)) for device, views in self._ranks()])
 
     def probe(self) -> Future[None]:
-        """Whether all devices still answer: see Device."""
-        return joined([device.probe() for device in self.devices])
+        """Whether all devices still answer: see Device. Not after `close`."""
+        return joined([device.probe() for device, _ in self._ranks()])
 
     def close(self) -> None:
         """End all copies and give up the memory. Once only."""
@@ -100,6 +100,11 @@ class PoolMemory:
         """As `close`, while other processes have the memory open: it goes with the last of them, and with this one."""
         for device in self._let_go():
             device.leave()
+
+    def _ranks(self) -> Iterable[tuple[Device, PoolViews]]:
+        if not self.devices:
+            raise RuntimeError("the pool's memory is closed: nothing can be copied any more")
+        return zip(self.devices, self.views, strict=True)
 
     def _let_go(self) -> Sequence[Device]:
         """The devices in the order to end them: the first one keeps the host pinned for all."""

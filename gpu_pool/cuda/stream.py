@@ -37,6 +37,7 @@ class Lane:
         # A stream that the legacy default stream does not wait for, nor it for that.
         self._stream = get(cudart.cudaStreamCreateWithFlags, cudart.cudaStreamNonBlocking)
         self._order = threading.Lock()
+        self._closed = False
         self._begun: SimpleQueue[_Begun | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._see_ends, name=name, daemon=True)
         self._thread.start()
@@ -44,17 +45,23 @@ class Lane:
     def run(self, enqueue: Enqueue) -> Future[None]:
         """Enqueue work. The future ends once the GPU has done all of it.
 
-        Where enqueueing fails half way, what is on the stream already is waited for before the future fails.
+        Where enqueueing fails half way, what is on the stream already is waited for before the future fails. Once the
+        lane is closed, it fails by RuntimeError.
         """
         ended: Future[None] = Future()
         ended.set_running_or_notify_cancel()
         with self._order:
-            self._begun.put(self._begin(enqueue, ended))
+            if self._closed:
+                ended.set_exception(RuntimeError(f"{self._thread.name} is closed"))
+            else:
+                self._begun.put(self._begin(enqueue, ended))
         return ended
 
     def close(self) -> None:
-        """Wait for all that was enqueued, then give up the stream. Raises CudaError."""
-        self._begun.put(None)
+        """Take no more work, wait for all that was enqueued, then give up the stream. Raises CudaError."""
+        with self._order:
+            self._closed = True
+            self._begun.put(None)
         self._thread.join()
         self._gpu.make_current()
         do(cudart.cudaStreamDestroy, self._stream)

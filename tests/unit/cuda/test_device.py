@@ -273,6 +273,16 @@ def test_closing_waits_for_what_was_enqueued(fake_gpus: FakeGpus, host: HostPool
     assert (host.pages[1:] == 9).all()
 
 
+def test_a_copy_handed_in_after_the_close_fails_at_once(fake_gpus: FakeGpus) -> None:
+    memory = PoolMemory.on_gpus(Layout(TINY, "page_first", 12), find_gpus((), 1))
+    (device,) = memory.devices
+    memory.close()
+    with pytest.raises(RuntimeError, match="-to_host is closed"):
+        device.probe().result(timeout=60)
+    with pytest.raises(RuntimeError, match="memory is closed"):
+        memory.probe()
+
+
 def test_the_host_stays_pinned_until_the_last_gpu_is_done(fake_gpus: FakeGpus, host: HostPool) -> None:
     memory = PoolMemory.on_gpus(Layout(TINY, "page_first", 12), find_gpus((), 2))
     memory.pin(host)
