@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -51,6 +52,7 @@ class CudaDevice:
     def __init__(self, nbytes: int, gpu: Gpu) -> None:
         self.gpu = gpu
         self.lost: str | None = None
+        self._losing = threading.Lock()
         self._pinned: list[PinnedMemory] = []
         self._peers: list[range] = []
         self._unlinked: list[range] = []
@@ -193,12 +195,13 @@ class CudaDevice:
             self._pinned.pop().close()
 
     def _lose(self, error: CudaError) -> DeviceLost:
-        if self.lost is None:
-            self.lost = (
-                f"GPU {self.gpu.uuid} can be used no more by this process ({error}): restart it, and look for Xid "
-                "errors in dmesg and nvidia-smi -q if it happens again"
-            )
-            log.error("%s", self.lost)
+        with self._losing:  # by one of its lanes alone
+            if self.lost is None:
+                self.lost = (
+                    f"GPU {self.gpu.uuid} can be used no more by this process ({error}): restart it, and look for Xid "
+                    "errors in dmesg and nvidia-smi -q if it happens again"
+                )
+                log.error("%s", self.lost)
         return DeviceLost(self.lost)
 
     def _quietly(self, what: str, end: Callable[[], None]) -> None:

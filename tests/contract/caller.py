@@ -33,6 +33,8 @@ class Caller:
         self.id = opened.session_id
         self.seq = self.ack = self.launched = self.completed = 0
         self.stream: Stream | None = None
+        self._arrivals: list[pb.Arrival] = []
+        self._saved: list[pb.SavedLease] = []
 
     @classmethod
     async def open(cls, service: Service, **fields: object) -> Self:
@@ -70,6 +72,8 @@ class Caller:
             await end_of(self.stream)
         assert (reply.seq, reply.epoch) == (seq, self.opened.epoch)
         self.seq = max(self.seq, seq)
+        self._arrivals.extend(reply.arrivals)
+        self._saved.extend(reply.saved)
         return reply
 
     async def say(self, *verbs: Message | pb.Operation, **fields: object) -> pb.BatchReply:
@@ -89,6 +93,21 @@ class Caller:
         lease = (await self.acquire(tokens)).lease_id
         await self.say(pb.Release(lease=ref(lease), publish_to=len(tokens) // 4))
         return lease
+
+    async def told_arrivals(self) -> list[pb.Arrival]:
+        """What replies have told of arrivals since the last call, once one has: the reply that names a copy may."""
+        while not self._arrivals:
+            await self.say()
+        told, self._arrivals = self._arrivals, []
+        return told
+
+    async def told_saved(self) -> pb.SavedLease:
+        """The one lease whose end of saving replies have told since the last call, once one has."""
+        while not self._saved:
+            await self.say()
+        (told,) = self._saved
+        self._saved = []
+        return told
 
     async def close(self, **fields: object) -> int:
         """CloseSession; returns pages left retired."""

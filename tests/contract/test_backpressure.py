@@ -9,7 +9,7 @@ from tests.contract.caller import Caller, Stream, ref
 from tests.contract.service import LIMITS, Service
 from tests.sequences import seq
 
-BATCHES = 40
+BATCHES = 80
 ROUNDS = 25
 
 

@@ -20,7 +20,7 @@ from radixd.v1 import cache_pb2 as pb
 from tests.contract.caller import Caller, ref
 from tests.contract.refusals import refused, result_refused
 from tests.contract.service import EPOCH, LIMITS, Service
-from tests.contract.test_tiers import eventually, fail, told
+from tests.contract.test_tiers import eventually, fail
 from tests.sequences import PAGE, seq
 
 PAGES = 12
@@ -120,7 +120,7 @@ async def test_a_prefix_is_imported_with_its_bytes_whatever_becomes_of_the_origi
     assert (await left.say()).device.protected == 4, "lent pages stay"
 
     service.device.resume()
-    arrivals = await told(right, "arrivals")
+    arrivals = await right.told_arrivals()
     assert {(it.lease_id, it.readable, it.HasField("status")) for it in arrivals} == {
         (lease, 4 * PAGE, False) for lease in (acquired.lease_id, joined.lease_id)
     }
@@ -145,7 +145,7 @@ async def test_the_unary_verbs_and_waiting_leases_import_too(service: PeerServic
     acquired = (await service.cache.Acquire(pb.AcquireRequest(call=right.call(), acquire=activation))).result
     right.seq += 1
     assert (acquired.peer_tokens, len(acquired.loading)) == (4 * PAGE, 1)
-    (arrival,) = await told(right, "arrivals")
+    (arrival,) = await right.told_arrivals()
     assert arrival.readable == 4 * PAGE
 
     wrong = pb.Acquire(tokens=seq("A"), wait=True, import_from_peers=True)
@@ -159,7 +159,7 @@ async def test_an_import_that_fails_shortens_the_hit(service: PeerService, monke
     await publish(service.left, left, "ABCD")
     monkeypatch.setattr(peer_copy, "import_pages", fail)
     acquired = await right.acquire(seq("ABCDE"), import_from_peers=True)
-    (arrival,) = await told(right, "arrivals")
+    (arrival,) = await right.told_arrivals()
     result_refused(arrival.status, Reason.BUG)
     assert arrival.readable == 0
     assert [(patch.first_page, len(patch.pages)) for patch in arrival.patches] == [(0, 16)]
@@ -190,7 +190,7 @@ async def test_a_lender_that_is_stopped_has_lent_nothing_that_can_be_trusted(ser
     await right.acquire(seq("ABCDE"), import_from_peers=True)
     stop_pool(service.left, "planted")  # type: ignore[arg-type]
     service.device.resume()
-    (arrival,) = await told(right, "arrivals")
+    (arrival,) = await right.told_arrivals()
     assert arrival.readable == 0
     assert "left" in result_refused(arrival.status, Reason.BUG).message
     assert (await right.say(pb.Match(tokens=seq("ABCDE"), peers=True))).results[0].match.peer_tokens == 0

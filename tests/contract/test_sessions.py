@@ -1,5 +1,6 @@
 """How sessions are opened, kept, resumed and ended, over the wire."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -176,6 +177,8 @@ async def test_streams_end_when_the_daemon_drains_and_running_work_is_answered(
     await caller.say()
     await other.say()
     await streams[2].wait_for_connection()
+    while len(service.registry.streams) < len(streams):  # noqa: ASYNC110 - what it waits for has no event
+        await asyncio.sleep(0)
     service.registry.stop_streams(Refusal(Reason.DRAINING, "bye"))
     for stream in streams:
         with refused(Reason.DRAINING) as told:
@@ -197,7 +200,8 @@ async def test_a_client_that_vanishes_leaves_its_session_in_grace(service: Servi
     assert (await listed(service))[caller.id].streaming
     await service.channel.close()
     service.channel = grpc.aio.insecure_channel(service.address)
-    assert not (await listed(service))[caller.id].streaming
+    while (await listed(service))[caller.id].streaming:
+        pass  # the old connection's end and the new one's call come in any order
 
 
 @pytest.mark.parametrize("half_closed", [True, False])

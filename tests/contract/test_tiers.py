@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import numpy as np
@@ -80,13 +80,6 @@ async def eventually(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-async def told(caller: Caller, field: str) -> Iterator[pb.Arrival | pb.SavedLease]:
-    """What the next replies tell in `field`, once one does."""
-    while not (found := getattr(await caller.say(), field)):  # noqa: ASYNC110 - what it waits for has no event
-        await asyncio.sleep(0.001)
-    return found
-
-
 async def on_the_host_alone(service: TieredService, caller: Caller, letters: str) -> None:
     """Published with bytes that tell the pages apart, copied, and evicted from the device."""
     acquired = await caller.acquire(seq(letters))
@@ -118,7 +111,7 @@ async def test_an_acquired_host_prefix_is_loading_until_an_arrival_says_otherwis
     assert joined.loading == acquired.loading
 
     service.device.resume()
-    arrivals = await told(caller, "arrivals")
+    arrivals = await caller.told_arrivals()
     assert {(it.lease_id, it.copy_id, it.readable) for it in arrivals} == {
         (lease, acquired.loading[0], 3 * PAGE) for lease in (acquired.lease_id, joined.lease_id)
     }
@@ -136,7 +129,7 @@ async def test_a_copy_that_fails_shortens_the_hit_and_patches_the_table(
     assert service.real.tier is not None
     monkeypatch.setattr(service.real.tier, "_begin", fail)
     acquired = await caller.acquire(seq("ABCD"))
-    (arrival,) = await told(caller, "arrivals")
+    (arrival,) = await caller.told_arrivals()
     result_refused(arrival.status, Reason.BUG)
     assert arrival.readable == 0
     assert [(patch.first_page, len(patch.pages)) for patch in arrival.patches] == [(0, 12)]
@@ -153,7 +146,7 @@ async def test_a_lease_is_offloaded_and_comes_back_with_its_bytes(service: Tiere
     caller = await Caller.open(service)
     await on_the_host_alone(service, caller, "A")
     acquired = await caller.acquire(seq("ABC", tail=10))
-    await told(caller, "arrivals")
+    await caller.told_arrivals()
     pages = np.frombuffer(acquired.pages, "<i4").tolist()
     for letter, page in zip("BC", pages[1:], strict=True):
         service.write(page, ord(letter))
@@ -173,7 +166,7 @@ async def test_a_lease_is_offloaded_and_comes_back_with_its_bytes(service: Tiere
     reply = await caller.exchange(caller.batch(pb.Restore(lease_id=lease)))
     result_refused(reply.results[0].status, Reason.NOT_ACTIVE)
     service.device.resume()
-    (saved,) = await told(caller, "saved")
+    saved = await caller.told_saved()
     assert (saved.lease_id, saved.HasField("status")) == (lease, False)
     ledger = (await caller.say()).device
     assert (ledger.leased, ledger.protected) == (0, 0)
@@ -190,7 +183,7 @@ async def test_a_lease_is_offloaded_and_comes_back_with_its_bytes(service: Tiere
     assert (restored.readable, restored.allocated, len(restored.loading)) == (2 * PAGE + 10, 3 * PAGE, 2)
     left = set(restored.loading)
     while left:
-        left -= {it.copy_id for it in await told(caller, "arrivals")}
+        left -= {it.copy_id for it in await caller.told_arrivals()}
     pages = np.frombuffer(restored.pages, "<i4").tolist()
     assert [service.read(page) for page in pages] == [{ord(letter)} for letter in "ABC"]
     await caller.say(pb.Insert(lease=ref(lease), written=2 * PAGE + 10))
@@ -204,7 +197,7 @@ async def test_an_offload_that_fails_leaves_the_lease_active(
     assert service.real.tier is not None
     monkeypatch.setattr(service.real.tier, "_begin", fail)
     await caller.say(pb.Offload(lease=ref(acquired.lease_id)))
-    (saved,) = await told(caller, "saved")
+    saved = await caller.told_saved()
     result_refused(saved.status, Reason.BUG)
     await caller.say(pb.Allocate(lease=ref(acquired.lease_id), allocate_to=3 * PAGE))
     assert (await caller.say()).host.free == HOST_PAGES
@@ -277,6 +270,6 @@ async def test_a_late_copy_is_counted_once_and_ends_well(service: TieredService)
     reply = await caller.say()
     assert (reply.device.in_copy, len(reply.arrivals)) == (2, 0)
     service.device.resume()
-    (arrival,) = await told(caller, "arrivals")
+    (arrival,) = await caller.told_arrivals()
     assert (arrival.lease_id, arrival.readable) == (acquired.lease_id, 2 * PAGE)
     assert service.real.traffic.overdue == 0

@@ -19,6 +19,7 @@ from radixd.client.ticket import AttachTicket
 from radixd.gpu_pool.attach_wire import AttachReply
 from radixd.gpu_pool.handle import Handle
 from radixd.gpu_pool.memory import PoolMemory
+from tests.descriptors import open_descriptors
 from tests.fake_cuda.control import FakeGpus
 from tests.fake_cuda.plugin import MakeFakeGpus
 from tests.unit.cuda.pool_process import LAYOUT, PoolProcess, serve
@@ -252,10 +253,6 @@ def test_a_gpu_that_mps_shares_with_this_process_alone_is_refused(
     assert pool.attached() == 0
 
 
-def _open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
 def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ticket: Ticket) -> None:
     with PoolMemory.allocate(LAYOUT, "cpu") as memory, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "attach"))
@@ -264,11 +261,11 @@ def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ti
         connections: list[socket.socket] = []
         server = threading.Thread(target=serve, args=(listener, reply, connections), daemon=True)
         server.start()
-        before = _open_descriptors()
+        before = open_descriptors()
         with pytest.raises(ValueError, match="0 to 1"):
             attach(ticket(1), ranks=[2])
         connections.pop().close()
-        assert _open_descriptors() == before
+        assert open_descriptors() == before
         with attach(ticket(1)) as attachment:
             ours, shapes = attachment.views
             ours.layer_rows[0][3] = 7

@@ -349,7 +349,7 @@ def test_a_sticky_error_ends_every_copy_of_its_gpu_alone(
         hit.pin(host)
         with gpus.paused(0):
             late = [save_pages(hit, host, [1], [1]), copy_pages(hit, [1], [2]), load_pages(hit, host, [3], [4])]
-            gpus.fail("stream", "cudaErrorIllegalAddress", gpu=0)
+            gpus.fail("stream", "cudaErrorIllegalAddress", nth=None, gpu=0)
         for copy in late:
             with pytest.raises(DeviceLost, match=r"cudaErrorIllegalAddress.*restart it"):
                 copy.result()

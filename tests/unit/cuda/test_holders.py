@@ -3,7 +3,17 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from radixd.gpu_pool.cuda.holders import named_holders
+
+OWN = 5_000
+
+
+@pytest.fixture(autouse=True)
+def own_pid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of the invented ones."""
+    monkeypatch.setattr(os, "getpid", lambda: OWN)
 
 
 def _process(root: Path, pid: int, name: str | None, *files: str) -> None:
@@ -19,7 +29,7 @@ def test_processes_with_a_gpu_open_are_named_once_and_this_one_is_not(tmp_path: 
     _process(tmp_path, 40, "python3", "/dev/null", "/dev/nvidia0", "/dev/nvidia7")
     _process(tmp_path, 7, None, "/dev/nvidia3")
     _process(tmp_path, 8, "smi", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0 (deleted)")
-    _process(tmp_path, os.getpid(), "radixd", "/dev/nvidia0")
+    _process(tmp_path, OWN, "radixd", "/dev/nvidia0")
     (tmp_path / "proc" / "77").mkdir()
     assert named_holders(tmp_path) == "processes with a GPU open: 7 (?), 40 (python3)"
 

@@ -20,6 +20,7 @@ from radixd.gpu_pool.mapping import MappingError, map_buffer
 from radixd.gpu_pool.memory import PoolMemory
 from radixd.gpu_pool.move import copy_pages
 from radixd.gpu_pool.presets import load_geometry
+from tests.descriptors import open_descriptors
 from tests.unit.gpu_pool.pools import MakePool
 
 TINY = load_geometry("tiny")
@@ -30,10 +31,6 @@ def _fd(device: CpuDevice | CpuAsyncDevice) -> int:
     fd = device.export().fd
     assert fd is not None
     return fd
-
-
-def _open_fds() -> set[str]:
-    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
 
 
 def test_cpu_memory_is_zero_really_allocated_and_sealed() -> None:
@@ -95,7 +92,7 @@ def test_more_memory_than_there_is_is_refused_at_start_and_says_why(monkeypatch:
 
 def test_memory_that_the_kernel_does_not_give_is_an_error_without_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radixd.gpu_pool.host_memory.available_host_bytes", lambda root: (2**62, "nothing"))
-    before = _open_fds()
+    before = open_descriptors()
 
     def full(fd: int, offset: int, length: int) -> None:
         raise OSError(28, "No space left on device")
@@ -103,17 +100,17 @@ def test_memory_that_the_kernel_does_not_give_is_an_error_without_leaks(monkeypa
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(DeviceMemoryError, match="No space left on device"):
         CpuDevice(MIB)
-    assert _open_fds() == before
+    assert open_descriptors() == before
 
 
 def test_a_pool_that_fits_only_in_part_gives_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout(TINY, "page_first", 10)
     room = iter([layout.nbytes, layout.nbytes, layout.nbytes - 1])
     monkeypatch.setattr("radixd.gpu_pool.host_memory.available_host_bytes", lambda root: (next(room), "the cgroup"))
-    before = _open_fds()
+    before = open_descriptors()
     with pytest.raises(DeviceMemoryError):
         PoolMemory.allocate(layout, "cpu", count=3)
-    assert _open_fds() == before
+    assert open_descriptors() == before
 
 
 def _machine(root: Path, files: dict[str, str]) -> Path:

@@ -17,17 +17,14 @@ from radixd.gpu_pool.host_file import HostFile, new_memory_bytes
 from radixd.gpu_pool.layout import pages_for_bytes
 from radixd.gpu_pool.pairs import MoveError
 from radixd.gpu_pool.presets import load_geometry
+from tests.descriptors import open_descriptors
 
 TINY = load_geometry("tiny")
 MIB = 2**20
 
 
-def _open_fds() -> set[str]:
-    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
-
-
 def test_anonymous_pages_are_zero_one_run_each_and_given_up_on_close() -> None:
-    before = _open_fds()
+    before = open_descriptors()
     host = HostPool.anonymous(TINY, 9)
     assert host.pages.shape == (10, TINY.bytes_per_page)
     assert host.pages.flags.c_contiguous
@@ -36,7 +33,7 @@ def test_anonymous_pages_are_zero_one_run_each_and_given_up_on_close() -> None:
     assert host.pages[4].any()
     assert not host.pages[[3, 5]].any()
     host.close()
-    assert _open_fds() == before, "a mapping holds a descriptor of its own"
+    assert open_descriptors() == before, "a mapping holds a descriptor of its own"
 
 
 def test_a_tier_sized_from_bytes_stays_within_them() -> None:
@@ -88,7 +85,7 @@ def test_a_file_holds_what_a_killed_process_wrote(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_grow_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pages"
-    before, limits = _open_fds(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, limits = open_descriptors(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, limits[1]))
     try:
         HostFile(path, MIB).close()
@@ -102,7 +99,7 @@ def test_a_file_that_may_not_grow_is_refused_and_leaves_nothing(tmp_path: Path) 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == b"kept"
-    assert _open_fds() == before
+    assert open_descriptors() == before
 
 
 FULL = """

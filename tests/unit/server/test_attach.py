@@ -19,15 +19,15 @@ from radixd.server.pools.pool import Pool
 from radixd.server.sessions.limits import Limits
 from radixd.server.sessions.liveness import Liveness
 from radixd.server.sessions.registry import SessionRegistry
+from tests.descriptors import open_descriptors
 
 PENDING = 3
 
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[AttachServer, Path, Gate]]:
-    """Has room for three handshakes of a tenth of a second, and no session at all."""
+    """Has room for three handshakes, and no session at all."""
     monkeypatch.setattr(attach, "MAX_PENDING", PENDING)
-    monkeypatch.setattr(attach, "HANDSHAKE_SECONDS", 0.1)
     copier = Copier()
     (config,) = read_config(None, {}, {"geometry": "tiny", "tokens": 640, "device": "meta"}).pools
     registry = SessionRegistry({"default": Pool(config, Limits(), copier, epoch=1)}, 1, Limits(), Liveness(), "")
@@ -54,9 +54,13 @@ def asked(path: Path) -> AttachReply:
         return read_reply(connection)
 
 
-async def test_silent_connections_give_way_after_their_deadline(server: tuple[AttachServer, Path, Gate]) -> None:
+async def test_silent_connections_give_way_after_their_deadline(
+    server: tuple[AttachServer, Path, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, path, _ = server
-    silent = await asyncio.to_thread(lambda: [connected(path) for _ in range(PENDING + 2)])
+    with monkeypatch.context() as soon:
+        soon.setattr(attach, "HANDSHAKE_SECONDS", 0.1)
+        silent = await asyncio.to_thread(lambda: [connected(path) for _ in range(PENDING + 2)])
     with pytest.raises(AttachRefused, match="NO_SESSION"):
         await asyncio.to_thread(asked, path)
     assert len(silent) == PENDING + 2
@@ -72,16 +76,13 @@ async def test_nobody_attaches_to_a_daemon_that_drains(server: tuple[AttachServe
 async def test_a_refusal_leaves_no_descriptor_open(server: tuple[AttachServer, Path, Gate]) -> None:
     _, path, _ = server
 
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
     with pytest.raises(AttachRefused):
         await asyncio.to_thread(asked, path)
-    before = descriptors()
+    before = open_descriptors()
     for _ in range(20):
         with pytest.raises(AttachRefused):
             await asyncio.to_thread(asked, path)
-    assert descriptors() <= before + 1
+    assert open_descriptors() <= before + 1
 
 
 async def test_a_closed_server_removes_its_socket(server: tuple[AttachServer, Path, Gate]) -> None:

@@ -80,10 +80,10 @@ class Machine:
     @property
     def state(self) -> State:
         """The newest."""
-        version = self._version[:VERSION_BYTES]
-        if version != self._read[0]:
-            self._read = (version, State.parse((self.root / "machine.json").read_text()))
-        return self._read[1]
+        version, read = self._version[:VERSION_BYTES], self._read
+        if version != read[0]:
+            self._read = read = (version, State.parse((self.root / "machine.json").read_text()))
+        return read[1]  # another thread may just put an older one into self._read
 
     def change(self, **fields: object) -> None:
         """Replace fields of the state. One writer at a time: the test's process."""

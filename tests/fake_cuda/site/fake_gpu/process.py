@@ -80,8 +80,10 @@ def current() -> Process | None:
     found = _current
     if found is None or str(found.root) != root:
         with _lock:
-            leave()
-            _current = found = Process(Path(root)) if root else None
+            found = _current
+            if found is None or str(found.root) != root:
+                leave()
+                _current = found = Process(Path(root)) if root else None
     if found is not None and found.pid != os.getpid():
         raise Failed(cudaError_t.cudaErrorInitializationError)
     return found
