@@ -44,19 +44,26 @@ def radixd(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
+PATIENT = "[liveness]\nttl_seconds = 3600"
+
+
 class DaemonProcess:
     """`radixd serve` with its log beside it.
 
-    One pool of 100 pages, without memory unless `flags` say otherwise; with --config, the file's pools.
+    One pool of 100 pages, without memory unless `flags` say otherwise, and no session ends because its test is slow;
+    with --config, what the file says.
     """
 
     def __init__(self, folder: Path, *flags: str, name: str = "r.sock") -> None:
         self.socket = folder / name
         self.log = folder / f"{name}.log"
         command = (*COMMAND, "serve", "--socket", str(self.socket), "--metrics", "off")
-        pool = () if "--config" in flags else ("--device", "meta", "--geometry", "tiny", "--tokens", "6400")
+        if "--config" not in flags:
+            config = folder / "patient.toml"
+            config.write_text(PATIENT)
+            command = (*command, "--config", str(config), "--device", "meta", "--geometry", "tiny", "--tokens", "6400")
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen((*command, *pool, *on_device(flags)), stderr=log)
+            self.process = subprocess.Popen((*command, *on_device(flags)), stderr=log)
         self.channel = grpc.insecure_channel(f"unix:{self.socket}")
         self.sessions = session_pb2_grpc.SessionsStub(self.channel)
         self.cache = cache_pb2_grpc.CacheStub(self.channel)

@@ -42,7 +42,9 @@ class DroppingProxy:
             while True:
                 near, _ = self._listener.accept()
                 far = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                far.connect(str(self._upstream))
+                if far.connect_ex(str(self._upstream)):  # no daemon now, maybe later
+                    near.close()
+                    continue
                 self._open += [near, far]
                 threading.Thread(target=self._pump, args=(near, far, False), daemon=True).start()
                 threading.Thread(target=self._pump, args=(far, near, True), daemon=True).start()

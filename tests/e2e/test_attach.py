@@ -15,17 +15,22 @@ from radixd.gpu_pool.mapping import map_buffer
 from radixd.v1 import cache_pb2, session_pb2
 from tests.e2e.conftest import Attach, StartDaemon
 from tests.e2e.daemon_process import PATIENCE_S, DaemonProcess, eventually
+from tests.e2e.test_daemon_life import open_ended
 
 pytestmark = pytest.mark.usefixtures("memory")
 
 ALL_FREE = (100, 0, 0)
 
 
-def acquire(daemon: DaemonProcess, session: session_pb2.OpenSessionResponse, seq: int = 1) -> None:
-    """A lease of four pages, in mid-step."""
-    call = cache_pb2.Call(
+def call_of(session: session_pb2.OpenSessionResponse, seq: int) -> cache_pb2.Call:
+    return cache_pb2.Call(
         session_id=session.session_id, secret=session.secret, epoch=session.epoch, seq=seq, launched=seq
     )
+
+
+def acquire(daemon: DaemonProcess, session: session_pb2.OpenSessionResponse, seq: int = 1) -> None:
+    """A lease of four pages, in mid-step."""
+    call = call_of(session, seq)
     tokens = b"".join(i.to_bytes(4, "little") for i in range(256))
     daemon.cache.Acquire(
         cache_pb2.AcquireRequest(call=call, acquire=cache_pb2.Acquire(tokens=tokens)), timeout=PATIENCE_S
@@ -123,9 +128,12 @@ def test_a_stopped_process_keeps_its_pages_and_its_session_ends(
         "--config", str(config), "--device", "meta", "--geometry", "tiny", "--tokens", "6400"
     ).serving()
     session = daemon.open_session()
+    stream = daemon.cache.Schedule(open_ended(cache_pb2.Batch(call=call_of(session, 1))))
+    next(stream)  # while it is open, the session may take its time
     process = attach(daemon, session)
-    acquire(daemon, session)
+    acquire(daemon, session, seq=2)
     os.kill(process.pids[0], signal.SIGSTOP)
+    stream.cancel()
     eventually(lambda: daemon.ledger() == (96, 0, 4))  # time revokes ids, and frees nothing
     listed = daemon.listed(session.session_id)
     assert listed is not None

@@ -273,6 +273,7 @@ def test_a_killed_daemon_voids_views_and_leases_and_the_session_reopens(start_da
         daemon.process.send_signal(signal.SIGKILL)
         daemon.process.wait()
         start_daemon(*WITH_MEMORY).serving()
+        eventually(lambda: session.over is not None)  # until it hears of the new one, the daemon is unreachable
         with pytest.raises(StaleEpoch):
             lease.allocate(128)
         for use in (lambda: lease.pages, lambda: attachment.views, lambda: session.acquire(tokens(64))):
@@ -303,7 +304,7 @@ def test_a_session_reopens_by_itself_where_asked(start_daemon: StartDaemon):
             daemon.process.send_signal(signal.SIGKILL)
             daemon.process.wait()
             start_daemon(*WITH_MEMORY).serving()
-            assert reopened.wait(60)
+            assert reopened.wait(PATIENCE_S)
             assert session.acquire(tokens(64)).pages.size == 1
             with pytest.raises(StaleEpoch):
                 _ = lease.pages
@@ -317,7 +318,7 @@ def test_without_a_daemon_the_error_says_where_it_looked(folder: Path):
 def test_a_daemon_that_comes_late_is_waited_for(folder: Path, start_daemon: StartDaemon):
     with Client(folder / "r.sock") as client:
         start_daemon()
-        with client.open_session(model=MODEL, patience=60) as session:
+        with client.open_session(model=MODEL, patience=PATIENCE_S) as session:
             assert session.keep_alive().total == 100
 
 
@@ -361,7 +362,7 @@ def test_workers_attach_with_a_ticket_and_share_the_bytes(session: Session):
         rows = session.attach().views[0].token_rows[0]
         assert rows[slots // P, slots % P, 0, 0].tolist() == slots.astype(rows.numpy().dtype).tolist()
     finally:
-        worker.communicate(timeout=60)
+        worker.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

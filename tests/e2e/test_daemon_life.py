@@ -98,7 +98,7 @@ def test_an_open_stream_does_not_hold_the_drain(start_daemon: StartDaemon) -> No
 def test_what_is_in_the_way_is_named(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--tokens", "1000000000000")
     assert daemon.process.wait(PATIENCE_S) == 2
-    daemon = start_daemon("--device", "cpu", "--geometry", "glm-5.3", "--tokens", "30000000")
+    daemon = start_daemon("--device", "cpu", "--geometry", "glm-5.3", "--tokens", "300000000")
     assert daemon.process.wait(PATIENCE_S) == 1
     assert "make the pools smaller" in daemon.log.read_text()
     assert not daemon.socket.exists()

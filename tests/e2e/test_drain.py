@@ -1,11 +1,16 @@
 """SIGTERM under load: what is under way ends well, what is new is refused, and nothing waits for who never ends."""
 
+import ctypes
+import os
 import queue
 import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import grpc
@@ -15,7 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from radixd.client import Client
-from radixd.v1 import admin_pb2, cache_pb2
+from radixd.v1 import admin_pb2, cache_pb2, cache_pb2_grpc, session_pb2, session_pb2_grpc
 from tests.e2e import daemon_process, holding_daemon
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import COMMAND, MODEL, PATIENCE_S, SERVING, DaemonProcess, eventually
@@ -123,39 +128,47 @@ def test_what_only_watches_holds_nothing(start_daemon: StartDaemon) -> None:
 
 
 class Load:
-    """Schedulers that ask for 1M tokens again and again, each as soon as it has its answer."""
+    """Schedulers that ask for 1M tokens again and again, each as soon as it has its answer.
+
+    In a process of their own, so that they hold up no thread of the test's.
+    """
 
     def __init__(self, daemon: DaemonProcess, clients: int) -> None:
-        self.answered = [0] * clients
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(daemon, i)) for i in range(clients)]
+        spawn = get_context("spawn")
+        self.answered = spawn.RawArray("Q", clients)
+        self._over = spawn.Event()
+        self._process = spawn.Process(target=ask_again_and_again, args=(daemon.socket, self.answered, self._over))
 
     def __enter__(self) -> "Load":
-        for thread in self._threads:
-            thread.start()
+        self._process.start()
         eventually(lambda: all(self.answered))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        for thread in self._threads:
-            thread.join()
+        self._process.join()
+        assert self._process.exitcode == 0
 
-    def _ask(self, daemon: DaemonProcess, client: int) -> None:
-        tokens = np.arange(2**20, dtype="<u4").tobytes()
-        session = daemon.open_session(f"load-{client}")
-        with grpc.insecure_channel(f"unix:{daemon.socket}", [("load", client)]) as channel:
-            match = channel.unary_unary(
-                "/radixd.v1.Cache/Match",
-                request_serializer=cache_pb2.MatchRequest.SerializeToString,
-                response_deserializer=cache_pb2.MatchResponse.FromString,
-            )
-            while not self._over.is_set():
-                seq = self.answered[client] + 1
-                call = cache_pb2.Call(session_id=session.session_id, secret=session.secret, epoch=session.epoch)
-                call.seq, call.ack = seq, seq - 1
-                match(cache_pb2.MatchRequest(call=call, match=cache_pb2.Match(tokens=tokens)), timeout=PATIENCE_S)
-                self.answered[client] = seq
+
+def ask_again_and_again(socket: Path, answered: ctypes.Array[ctypes.c_ulonglong], over: Event) -> None:
+    """One client for each number of `answered`."""
+    with ThreadPoolExecutor(len(answered)) as threads:
+        for done in [threads.submit(ask, socket, answered, client, over) for client in range(len(answered))]:
+            done.result()
+
+
+def ask(socket: Path, answered: ctypes.Array[ctypes.c_ulonglong], client: int, over: Event) -> None:
+    tokens = np.arange(2**20, dtype="<u4").tobytes()
+    with grpc.insecure_channel(f"unix:{socket}", [("load", client)]) as channel:
+        opening = session_pb2.OpenSessionRequest(client_name=f"load-{client}", nonce=os.urandom(16), model=MODEL)
+        session = session_pb2_grpc.SessionsStub(channel).OpenSession(opening, timeout=PATIENCE_S)
+        match = cache_pb2_grpc.CacheStub(channel).Match
+        while not over.is_set():
+            seq = answered[client] + 1
+            call = cache_pb2.Call(session_id=session.session_id, secret=session.secret, epoch=session.epoch)
+            call.seq, call.ack = seq, seq - 1
+            match(cache_pb2.MatchRequest(call=call, match=cache_pb2.Match(tokens=tokens)), timeout=PATIENCE_S)
+            answered[client] = seq
 
 
 def test_liveness_answers_among_calls_of_a_million_tokens(start_daemon: StartDaemon) -> None:
@@ -168,5 +181,5 @@ def test_liveness_answers_among_calls_of_a_million_tokens(start_daemon: StartDae
             assert daemon.health("radixd.v1.Cache") == SERVING
             passed.append(sum(load.answered) - before)
     # Each client has one call at a time: a fair turn lets each of them go first, and little more. Nine times of ten:
-    # the answer may be there long before this thread gets to see it.
+    # the answer may be there long before this process gets to see it.
     assert statistics.quantiles(passed, n=10)[-1] <= 4 * clients

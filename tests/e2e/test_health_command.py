@@ -6,28 +6,30 @@ import pytest
 
 from radixd.server.cli import main
 from tests.e2e.conftest import StartDaemon
-from tests.e2e.daemon_process import DaemonProcess, radixd
+from tests.e2e.daemon_process import PATIENCE_S, DaemonProcess, radixd
+
+PATIENTLY = ("--timeout", str(PATIENCE_S))
 
 
 def test_a_daemon_that_serves(daemon: DaemonProcess) -> None:
     for service in ((), ("radixd.v1.Cache",)):
-        asked = radixd("health", *service, "--target", str(daemon.socket))
+        asked = radixd("health", *service, *PATIENTLY, "--target", str(daemon.socket))
         assert (asked.returncode, asked.stdout, asked.stderr) == (0, "SERVING\n", "")
 
 
 def test_a_service_that_it_does_not_have(daemon: DaemonProcess) -> None:
-    asked = radixd("health", "pool.other", "--target", str(daemon.socket))
+    asked = radixd("health", "pool.other", *PATIENTLY, "--target", str(daemon.socket))
     assert asked.returncode == 1
     assert asked.stderr == f"radixd health: the daemon at {daemon.socket} has no service 'pool.other'\n"
 
 
 def test_a_daemon_that_is_not_ready(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
-    asked = radixd("health", "--target", str(daemon.socket))
+    asked = radixd("health", *PATIENTLY, "--target", str(daemon.socket))
     while asked.returncode:  # not there, then NOT_SERVING, then SERVING
         assert asked.returncode == 1
         assert asked.stdout == "NOT_SERVING\n" or "no daemon answers" in asked.stderr
-        asked = radixd("health", "--target", str(daemon.socket))
+        asked = radixd("health", *PATIENTLY, "--target", str(daemon.socket))
     assert asked.stdout == "SERVING\n"
 
 

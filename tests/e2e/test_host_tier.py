@@ -198,10 +198,10 @@ def test_a_disk_that_fills_up_ends_the_journal_and_nothing_else(start_daemon: St
 
 @pytest.mark.host_memory
 def test_pools_that_do_not_fit_together_are_refused_with_their_sum(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon("--device", "cpu", "--geometry", "glm-5.3", "--host-tokens", "30000000")
+    daemon = start_daemon("--device", "cpu", "--geometry", "glm-5.3", "--host-tokens", "300000000")
     assert daemon.process.wait(PATIENCE_S) == 1
     page = 3_452_160
-    device, host = 101 * page, (30_000_000 // P + 1) * page
+    device, host = 101 * page, (300_000_000 // P + 1) * page
     text = daemon.log.read_text()
     assert f"{device + host:,} bytes of host memory are needed" in text
     assert f"host tier of pool default: {host:,}, pool default: {device:,}" in text

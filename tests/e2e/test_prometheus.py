@@ -3,7 +3,7 @@
 import resource
 import signal
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from radixd.client import Client
@@ -17,16 +17,12 @@ REPLAY = ("--requests", "800", "--schedulers", "2", "--kill-every", "0", "--pree
 
 
 def ledgers(prometheus: PrometheusServer) -> dict[tuple[str, float], tuple[float, float]]:
-    """(sum of the owners, size) by tier and time of the scrape."""
-    sums: defaultdict[tuple[str, float], float] = defaultdict(float)
-    for labels, samples in prometheus.samples("radixd_pages"):
+    """(sum of the owners, size) by tier and time of the scrape, asked at once: the next scrape may be under way."""
+    found: defaultdict[str, Counter[tuple[str, float]]] = defaultdict(Counter)
+    for labels, samples in prometheus.samples('{__name__=~"radixd_pages|radixd_pool_pages"}'):
         for at, pages in samples.items():
-            sums[labels["tier"], at] += pages
-    sizes = {
-        (labels["tier"], at): pages
-        for labels, samples in prometheus.samples("radixd_pool_pages")
-        for at, pages in samples.items()
-    }
+            found[labels["__name__"]][labels["tier"], at] += pages
+    sums, sizes = found["radixd_pages"], found["radixd_pool_pages"]
     assert set(sums) == set(sizes)
     return {key: (sums[key], size) for key, size in sizes.items()}
 

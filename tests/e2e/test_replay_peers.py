@@ -45,7 +45,7 @@ def test_ranks_that_import_hit_more_than_isolated_ones(folder: Path) -> None:
     """Half of a conversation's turns meet the other rank; nothing is evicted."""
     run = (
         "--geometry", "tiny", "--device", "cpu_async", "--pool-tokens", "64000", "--pools", "2", "--host-pages", "0",
-        "--requests", "60", "--schedulers", "4", *NO_FAULTS,
+        "--requests", "60", "--schedulers", "2", "--no-decode", *NO_FAULTS,
     )  # fmt: skip
     (_, isolated), (status, importing) = replay(folder, *run), replay(folder, *run, "--import-from-peers")
     assert status == 0, importing

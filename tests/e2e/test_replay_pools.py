@@ -30,7 +30,7 @@ def check_sums(report: dict[str, object]) -> list[dict[str, object]]:
 def test_every_fault_on_two_pools_leaves_every_byte_and_ledger_right(folder: Path) -> None:
     status, report = replay(
         folder, *POOL, "--pools", "2", "--host-pages", "400", "--requests", "120", "--kill-every", "40",
-        "--aborts", "4", "--rollbacks", "4", "--preempt", "6", "--reconnects", "4", "--restart-every", "50",
+        "--aborts", "4", "--rollbacks", "4", "--preempt", "6", "--reconnects", "4", "--restart-every", "40",
     )  # fmt: skip
     assert status == 0, report
     assert report["mismatches"] == report["unfinished"] == report["never_fit"] == 0

@@ -44,8 +44,8 @@ def test_kills_aborts_drafts_and_preemptions_on_two_tiers_leave_every_byte_right
 
 def test_the_host_part_survives_restarts_in_order_and_by_kill(folder: Path) -> None:
     status, report = replay(
-        folder, *POOL, "--host-pages", "400", "--requests", "60", "--schedulers", "2", "--kill-every", "0",
-        "--preempt", "5", "--restart-every", "20", "--write-policy", "write_through",
+        folder, *POOL, "--host-pages", "400", "--requests", "80", "--schedulers", "2", "--kill-every", "0",
+        "--preempt", "5", "--restart-every", "27", "--write-policy", "write_through",
     )  # fmt: skip
     check_right(status, report)
     assert report["restarts"] == 2
