@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 import grpc
 from grpc import aio
@@ -36,6 +37,7 @@ class AsyncClient:
         self.target = target(socket)
         self.channel = aio.insecure_channel(self.target, options=OPTIONS)
         self._sessions = session_pb2_grpc.SessionsStub(self.channel)
+        self._opened: WeakSet[AsyncSession] = WeakSet()
 
     async def open_session(
         self,
@@ -51,7 +53,9 @@ class AsyncClient:
     ) -> AsyncSession:
         """Open a session. Arguments and errors as in `Client.open_session`; `on_restart` is called on the loop."""
         opening = Opening(pool, name, model, fingerprint, dedup, speculative)
-        return await AsyncSession(self, opening, await self.open(opening, patience), on_restart).start()
+        session = await AsyncSession(self, opening, await self.open(opening, patience), on_restart).start()
+        self._opened.add(session)
+        return session
 
     async def open(self, opening: Opening, patience: float) -> OpenedSession:
         """The RPC alone, tried until `patience` is used up while the daemon is out of reach or starting."""
@@ -73,7 +77,9 @@ class AsyncClient:
             raise from_rpc(failed) from None
 
     async def close(self) -> None:
-        """Give up the connection. Close the sessions first."""
+        """Close the sessions that are still open, then give up the connection. Idempotent."""
+        for session in tuple(self._opened):
+            await session.close()
         await self.channel.close()
 
     async def __aenter__(self) -> Self:

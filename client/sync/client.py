@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 import grpc
 
@@ -35,6 +36,7 @@ class Client:
         self.target = target(socket)
         self.channel = grpc.insecure_channel(self.target, options=OPTIONS)
         self._sessions = session_pb2_grpc.SessionsStub(self.channel)
+        self._opened: WeakSet[Session] = WeakSet()
 
     def open_session(
         self,
@@ -63,7 +65,9 @@ class Client:
         Raises NoPool, GeometryMismatch, BadField, LimitExceeded, Starting, Draining; Unreachable without a daemon.
         """
         opening = Opening(pool, name, model, fingerprint, dedup, speculative)
-        return Session(self, opening, self.open(opening, patience), on_restart)
+        session = Session(self, opening, self.open(opening, patience), on_restart)
+        self._opened.add(session)
+        return session
 
     def open(self, opening: Opening, patience: float) -> OpenedSession:
         """The RPC alone, tried until `patience` is used up while the daemon is out of reach or starting."""
@@ -85,7 +89,9 @@ class Client:
             raise from_rpc(failed) from None
 
     def close(self) -> None:
-        """Give up the connection. Close the sessions first."""
+        """Close the sessions that are still open, then give up the connection. Idempotent."""
+        for session in tuple(self._opened):
+            session.close()
         self.channel.close()
 
     def __enter__(self) -> Self:
