@@ -8,7 +8,7 @@ start the engine with MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ and MALLOC_
 import os
 from pathlib import Path
 
-from radixd.client.errors import Draining, RadixError, Starting, Unreachable
+from radixd.client.errors import Draining, RadixError, SessionOver, Starting, Unreachable
 from radixd.gpu_pool.paths import default_socket
 from radixd.v1 import cache_pb2
 
@@ -72,3 +72,8 @@ def not_opened(target: str, error: RadixError) -> RadixError:
         told = f"{error.args[0]}; {way} to serve"
         return type(error)(told, facts=error.facts, field=error.field, retry_after=error.retry_after)
     return error
+
+
+def client_closed() -> SessionOver:
+    """What is said of a call, or of a session, once its client was closed."""
+    return SessionOver("the client was closed, and its sessions with it: make another Client", reason="CLIENT_CLOSED")

@@ -6,8 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
-from weakref import WeakSet
+from typing import Self, TypeVar
 
 import grpc
 from grpc import aio
@@ -15,12 +14,15 @@ from grpc import aio
 from radixd.client import convert
 from radixd.client.aio.session import AsyncSession
 from radixd.client.backoff import Backoff
-from radixd.client.channel import CALL_SECONDS, OPTIONS, not_opened, target
+from radixd.client.channel import CALL_SECONDS, OPTIONS, client_closed, not_opened, target
 from radixd.client.convert import Dedup, Speculative
-from radixd.client.errors import from_rpc, is_passing
+from radixd.client.errors import RadixError, from_rpc, is_passing
 from radixd.client.opening import Opening
 from radixd.client.results import OpenedSession
 from radixd.v1 import session_pb2, session_pb2_grpc
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 class AsyncClient:
@@ -37,7 +39,6 @@ class AsyncClient:
         self.target = target(socket)
         self.channel = aio.insecure_channel(self.target, options=OPTIONS)
         self._sessions = session_pb2_grpc.SessionsStub(self.channel)
-        self._opened: WeakSet[AsyncSession] = WeakSet()
 
     async def open_session(
         self,
@@ -53,34 +54,34 @@ class AsyncClient:
     ) -> AsyncSession:
         """Open a session. Arguments and errors as in `Client.open_session`; `on_restart` is called on the loop."""
         opening = Opening(pool, name, model, fingerprint, dedup, speculative)
-        session = await AsyncSession(self, opening, await self.open(opening, patience), on_restart).start()
-        self._opened.add(session)
-        return session
+        return await AsyncSession(self, opening, await self.open(opening, patience), on_restart).start()
 
     async def open(self, opening: Opening, patience: float) -> OpenedSession:
         """The RPC alone, tried until `patience` is used up while the daemon is out of reach or starting."""
         request, backoff = opening.request(), Backoff(patience)
         while True:
             try:
-                return convert.opened_session(await self._sessions.OpenSession(request, timeout=CALL_SECONDS))
-            except grpc.RpcError as failed:
-                error = from_rpc(failed)
-            if not is_passing(error) or backoff.exhausted:
-                raise not_opened(self.target, error)
-            await asyncio.sleep(backoff.delay(error))
+                return convert.opened_session(await self._call(self._sessions.OpenSession, request))
+            except RadixError as error:
+                if not is_passing(error) or backoff.exhausted:
+                    raise not_opened(self.target, error) from None
+                await asyncio.sleep(backoff.delay(error))
 
     async def close_session(self, request: session_pb2.CloseSessionRequest) -> None:
         """The RPC alone."""
-        try:
-            await self._sessions.CloseSession(request, timeout=CALL_SECONDS)
-        except grpc.RpcError as failed:
-            raise from_rpc(failed) from None
+        await self._call(self._sessions.CloseSession, request)
 
     async def close(self) -> None:
-        """Close the sessions that are still open, then give up the connection. Idempotent."""
-        for session in tuple(self._opened):
-            await session.close()
+        """Give up the connection. Close the sessions first: those still open are over, and keep their pages a while."""
         await self.channel.close()
+
+    async def _call(self, method: aio.UnaryUnaryMultiCallable[Q, R], request: Q) -> R:
+        try:
+            return await method(request, timeout=CALL_SECONDS)
+        except grpc.RpcError as failed:
+            raise from_rpc(failed) from None
+        except aio.UsageError:  # of a channel that was closed
+            raise client_closed() from None
 
     async def __aenter__(self) -> Self:
         return self

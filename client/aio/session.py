@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import grpc
+from grpc import aio
 
 from radixd.client.aio.batch import AsyncBatch, verb
 from radixd.client.aio.lease import AsyncLease
 from radixd.client.aio.stream import Stream
 from radixd.client.backoff import Backoff
-from radixd.client.channel import IDLE_REPORT_SECONDS, no_daemon
+from radixd.client.channel import IDLE_REPORT_SECONDS, client_closed, no_daemon
 from radixd.client.errors import NoSession, RadixError, SessionOver, StaleEpoch, Unreachable, from_rpc, is_passing
 from radixd.client.exchange import Exchange
 from radixd.client.opening import Opening
@@ -181,7 +182,10 @@ class AsyncSession(SessionState[AsyncLease]):
 
     async def _run_stream(self) -> tuple[bool, RadixError]:
         """One stream from its opening to its end: whether anything was answered, and why it ended."""
-        stream = Stream(self._client.channel)
+        try:
+            stream = Stream(self._client.channel)
+        except aio.UsageError:  # of a channel that was closed
+            return False, client_closed()
         unanswered = self.exchange.unanswered()
         for data in unanswered:
             stream.send(data)
@@ -189,7 +193,8 @@ class AsyncSession(SessionState[AsyncLease]):
         if not unanswered:
             # The daemon knows whose stream this is from its first Batch.
             self._submit(self.batch())
-        answered = False
+        answered, task = False, asyncio.current_task()
+        assert task is not None
         try:
             while (message := await stream.read()) is not None:
                 self.exchange.receive(message)
@@ -198,6 +203,10 @@ class AsyncSession(SessionState[AsyncLease]):
             return answered, Unreachable("the daemon ended the stream")
         except grpc.RpcError as error:
             return answered, from_rpc(error)
+        except asyncio.CancelledError:
+            if task.cancelling():
+                raise
+            return answered, client_closed()  # which ends its calls as if they had been cancelled
         except Exception as bug:
             # A reply that makes no sense: an end that everyone sees, rather than a task that is gone.
             return answered, SessionOver(f"the daemon's reply was not understood: {bug!r}", reason="CLIENT_BUG")

@@ -6,20 +6,22 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
-from weakref import WeakSet
+from typing import Self, TypeVar
 
 import grpc
 
 from radixd.client import convert
 from radixd.client.backoff import Backoff
-from radixd.client.channel import CALL_SECONDS, OPTIONS, not_opened, target
+from radixd.client.channel import CALL_SECONDS, OPTIONS, client_closed, not_opened, target
 from radixd.client.convert import Dedup, Speculative
-from radixd.client.errors import from_rpc, is_passing
+from radixd.client.errors import RadixError, from_rpc, is_passing
 from radixd.client.opening import Opening
 from radixd.client.results import OpenedSession
 from radixd.client.sync.session import Session
 from radixd.v1 import session_pb2, session_pb2_grpc
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 class Client:
@@ -36,7 +38,6 @@ class Client:
         self.target = target(socket)
         self.channel = grpc.insecure_channel(self.target, options=OPTIONS)
         self._sessions = session_pb2_grpc.SessionsStub(self.channel)
-        self._opened: WeakSet[Session] = WeakSet()
 
     def open_session(
         self,
@@ -65,34 +66,34 @@ class Client:
         Raises NoPool, GeometryMismatch, BadField, LimitExceeded, Starting, Draining; Unreachable without a daemon.
         """
         opening = Opening(pool, name, model, fingerprint, dedup, speculative)
-        session = Session(self, opening, self.open(opening, patience), on_restart)
-        self._opened.add(session)
-        return session
+        return Session(self, opening, self.open(opening, patience), on_restart)
 
     def open(self, opening: Opening, patience: float) -> OpenedSession:
         """The RPC alone, tried until `patience` is used up while the daemon is out of reach or starting."""
         request, backoff, wait = opening.request(), Backoff(patience), threading.Event().wait
         while True:
             try:
-                return convert.opened_session(self._sessions.OpenSession(request, timeout=CALL_SECONDS))
-            except grpc.RpcError as failed:
-                error = from_rpc(failed)
-            if not is_passing(error) or backoff.exhausted:
-                raise not_opened(self.target, error)
-            wait(backoff.delay(error))
+                return convert.opened_session(self._call(self._sessions.OpenSession, request))
+            except RadixError as error:
+                if not is_passing(error) or backoff.exhausted:
+                    raise not_opened(self.target, error) from None
+                wait(backoff.delay(error))
 
     def close_session(self, request: session_pb2.CloseSessionRequest) -> None:
         """The RPC alone."""
-        try:
-            self._sessions.CloseSession(request, timeout=CALL_SECONDS)
-        except grpc.RpcError as failed:
-            raise from_rpc(failed) from None
+        self._call(self._sessions.CloseSession, request)
 
     def close(self) -> None:
-        """Close the sessions that are still open, then give up the connection. Idempotent."""
-        for session in tuple(self._opened):
-            session.close()
+        """Give up the connection. Close the sessions first: those still open are over, and keep their pages a while."""
         self.channel.close()
+
+    def _call(self, method: grpc.UnaryUnaryMultiCallable[Q, R], request: Q) -> R:
+        try:
+            return method(request, timeout=CALL_SECONDS)
+        except grpc.RpcError as failed:
+            raise from_rpc(failed) from None
+        except ValueError:  # gRPC's, of a channel that was closed
+            raise client_closed() from None
 
     def __enter__(self) -> Self:
         return self

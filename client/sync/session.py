@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import grpc
 
 from radixd.client.backoff import Backoff
-from radixd.client.channel import IDLE_REPORT_SECONDS, no_daemon
+from radixd.client.channel import IDLE_REPORT_SECONDS, client_closed, no_daemon
 from radixd.client.errors import NoSession, RadixError, SessionOver, StaleEpoch, Unreachable, from_rpc, is_passing
 from radixd.client.exchange import Exchange
 from radixd.client.opening import Opening
@@ -107,8 +107,10 @@ class Session(SessionState[Lease]):
         """Open a session in this one's place, and attach again if it was attached. The old leases stay void.
 
         Drop tensors taken from the old attachment before. Raises as `Client.open_session` does;
-        the session is over then, and may be reopened later.
+        the session is over then, and may be reopened later. Not in `on_restart`, which finds it open.
         """
+        if threading.current_thread() in self._threads:
+            raise RuntimeError("on_restart is called with the session open again: it cannot be reopened there")
         self._leave(NoSession("the session was reopened: its earlier leases are gone"))
         self._replace(self._client.open(self._opening, patience))
         self._threads = self._start_threads()
@@ -121,7 +123,7 @@ class Session(SessionState[Lease]):
     def _leave(self, error: NoSession) -> None:
         """End the session here and at the daemon."""
         with suppress(RadixError):
-            if self.exchange.has_news:
+            if self.exchange.has_news and threading.current_thread() not in self._threads:
                 # The daemon must not take a step for finished that it has never heard of.
                 self.keep_alive()
         self._stop_threads()
@@ -166,7 +168,8 @@ class Session(SessionState[Lease]):
             if self._stream is not None:
                 self._stream.cancel()
         for thread in self._threads:
-            thread.join()
+            if thread is not threading.current_thread():
+                thread.join()
 
     def _report(self) -> None:
         """The idle thread: tell the daemon of steps that no Batch has told."""
@@ -198,12 +201,17 @@ class Session(SessionState[Lease]):
 
     def _run_stream(self) -> tuple[bool, RadixError]:
         """One stream from its opening to its end: whether anything was answered, and why it ended."""
-        stream = Stream(self._client.channel)
+        try:
+            stream = Stream(self._client.channel)
+        except ValueError:  # gRPC's, of a channel that was closed
+            return False, client_closed()
         with self._lock:
             unanswered = self.exchange.unanswered()
             for data in unanswered:
                 stream.send(data)
             self._stream = stream
+            if self._closing.is_set():
+                stream.cancel()  # whoever closes the session has found none to cancel
             if not unanswered:
                 # The daemon knows whose stream this is from its first Batch.
                 self._submit(Batch(self))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from radixd.client import AsyncClient, LeaseStatus, NeverFits, NoSession, StaleEpoch
+from radixd.client import AsyncClient, LeaseStatus, NeverFits, SessionOver, StaleEpoch
 from radixd.v1 import cache_pb2
 from tests.e2e.client.conftest import WITH_MEMORY, P, tokens
 from tests.e2e.conftest import StartDaemon
@@ -144,13 +144,26 @@ async def test_asyncio_has_nothing_to_say_while_the_daemon_is_dead(
     assert caplog.records == []
 
 
-async def test_a_closed_asyncio_client_has_closed_its_sessions(daemon: DaemonProcess):
+async def test_an_asyncio_client_closed_before_its_session_ends_it(start_daemon: StartDaemon):
+    daemon = start_daemon().serving()  # which keeps its pages a while
     client = AsyncClient(daemon.socket)
     session = await client.open_session(model=MODEL)
     lease = await session.acquire(tokens(64))
     await client.close()
-    assert daemon.ledger() == (100, 0, 0)
-    with pytest.raises(NoSession, match="was closed"):
+    with pytest.raises(SessionOver, match="client was closed"):
         await lease.allocate(128)
     await session.close()
+    for use in (session.reopen, lambda: client.open_session(model=MODEL)):
+        with pytest.raises(SessionOver, match="client was closed"):
+            await use()
+
+
+async def test_an_asyncio_session_closed_as_its_client_was_is_over(start_daemon: StartDaemon):
+    daemon = start_daemon().serving()  # which keeps its pages a while
+    client = AsyncClient(daemon.socket)
+    session = await client.open_session(model=MODEL)
+    session.step(launched=1, completed=0)
     await client.close()
+    await session.close()
+    with pytest.raises(SessionOver):
+        await session.match(tokens(64))

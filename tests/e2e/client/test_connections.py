@@ -1,15 +1,13 @@
-"""Connections that break, daemons that restart, sessions that end."""
+"""Connections that break, and daemons that restart."""
 
-import dataclasses
 import signal
 import threading
 from pathlib import Path
 
 import pytest
 
-from radixd.client import Client, Fenced, LeaseStatus, NoSession, Session, StaleEpoch, Unreachable
+from radixd.client import Client, LeaseStatus, NoSession, StaleEpoch, Unreachable
 from radixd.client.attach import attach
-from radixd.v1 import admin_pb2
 from tests.e2e.client.conftest import WITH_MEMORY, tokens
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon_process import MODEL, PATIENCE_S, DaemonProcess, eventually
@@ -143,60 +141,3 @@ def test_a_daemon_that_comes_late_is_waited_for(folder: Path, start_daemon: Star
         start_daemon()
         with client.open_session(model=MODEL, patience=PATIENCE_S) as session:
             assert session.keep_alive().total == 100
-
-
-def test_a_reaped_session_is_over_and_another_one_goes_on(daemon: DaemonProcess):
-    with Client(daemon.socket) as client:
-        mine, other = (client.open_session(model=MODEL, name=name) for name in ("mine", "other"))
-        with mine, other:
-            lease = mine.acquire(tokens(64))
-            daemon.admin.Reap(admin_pb2.ReapRequest(session_id=mine.session_id, client_name="mine"))
-            eventually(lambda: mine.over is not None)
-            with pytest.raises(NoSession):
-                _ = lease.pages
-            assert other.acquire(tokens(64)).pages.size == 1
-
-
-def test_a_second_writer_of_a_session_fences_the_first_out(daemon: DaemonProcess, session: Session):
-    session.keep_alive()
-    rival = dataclasses.replace(session.opened)
-    with Client(daemon.socket) as client:
-        twin = Session(client, session._opening, rival, None)
-        eventually(lambda: session.over is not None)
-        assert isinstance(session.over, Fenced)
-        twin.close()
-
-
-def test_a_closed_session_is_over_at_once(daemon: DaemonProcess):
-    with Client(daemon.socket) as client:
-        session = client.open_session(model=MODEL)
-        lease = session.acquire(tokens(64))
-        session.close()
-        session.close()
-        with pytest.raises(NoSession):
-            lease.allocate(128)
-    assert daemon.ledger() == (100, 0, 0)
-
-
-def test_a_closed_client_has_closed_its_sessions(daemon: DaemonProcess):
-    client = Client(daemon.socket)
-    session = client.open_session(model=MODEL)
-    lease = session.acquire(tokens(64))
-    client.close()
-    assert daemon.ledger() == (100, 0, 0)
-    with pytest.raises(NoSession, match="was closed"):
-        lease.allocate(128)
-    session.close()
-    client.close()
-
-
-def test_a_client_that_is_closed_while_no_daemon_answers_leaves_no_thread_behind(start_daemon: StartDaemon):
-    daemon = start_daemon().serving()
-    before = set(threading.enumerate())
-    client = Client(daemon.socket)
-    session = client.open_session(model=MODEL)
-    session.keep_alive()
-    daemon.process.kill()
-    daemon.process.wait()
-    client.close()
-    assert not [it.name for it in set(threading.enumerate()) - before if it.name.startswith("radixd-")]
