@@ -127,7 +127,7 @@ class Device(Protocol):
     def close(self) -> None:
         """End the copies and give up the memory, which no other process may have open where it is a GPU's.
 
-        Copies that run later are not taken any more: RuntimeError, at once or in their future.
+        A device whose copies run beside the caller takes none any more: RuntimeError, at once or in the future.
         """
 
 

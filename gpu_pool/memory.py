@@ -84,11 +84,11 @@ class PoolMemory:
             self.devices[0].pin(host.views.buffer)  # for all GPUs of the process at once
 
     def copy_async(self, plan: Callable[[PoolViews], Sequence[Copy]]) -> Future[None]:
-        """Run the same plan on every device. The future ends when the last one has ended. Not after `close`."""
+        """Run the same plan on every device. The future ends when the last has ended. RuntimeError after `close`."""
         return joined([device.copy_async(plan(views)) for device, views in self._ranks()])
 
     def probe(self) -> Future[None]:
-        """Whether all devices still answer: see Device. Not after `close`."""
+        """Whether all devices still answer: see Device. RuntimeError after `close`."""
         return joined([device.probe() for device, _ in self._ranks()])
 
     def close(self) -> None:

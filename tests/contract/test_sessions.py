@@ -201,7 +201,7 @@ async def test_a_client_that_vanishes_leaves_its_session_in_grace(service: Servi
     await service.channel.close()
     service.channel = grpc.aio.insecure_channel(service.address)
     while (await listed(service))[caller.id].streaming:
-        pass  # the old connection's end and the new one's call come in any order
+        pass  # the end of the old connection is news from elsewhere than the new one's call
 
 
 @pytest.mark.parametrize("half_closed", [True, False])

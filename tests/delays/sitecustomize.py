@@ -49,10 +49,10 @@ class LateThread(threading.Thread):
 class LateWorkItem(pools._WorkItem[object]):
     """Work of a thread pool that begins late."""
 
-    def run(self) -> None:
+    def run(self, *context: object) -> None:
         """See _WorkItem."""
         time.sleep(chance.choice(STARTS_S))
-        super().run()
+        super().run(*context)
 
 
 threading.Thread = LateThread  # type: ignore[misc]

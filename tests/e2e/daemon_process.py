@@ -50,8 +50,8 @@ PATIENT = "[liveness]\nttl_seconds = 3600"
 class DaemonProcess:
     """`radixd serve` with its log beside it.
 
-    One pool of 100 pages, without memory unless `flags` say otherwise, and no session ends because its test is slow;
-    with --config, what the file says.
+    One pool of 100 pages, without memory unless `flags` say otherwise; with --config, what the file says. Else no
+    session that never had a stream ends because its test is slow.
     """
 
     def __init__(self, folder: Path, *flags: str, name: str = "r.sock") -> None:

@@ -123,17 +123,17 @@ def test_a_stopped_process_keeps_its_pages_and_its_session_ends(
     start_daemon: StartDaemon, attach: Attach, folder: Path
 ) -> None:
     config = folder / "c.toml"
-    config.write_text("[liveness]\nkeepalive_seconds = 0.1\ngrace_seconds = 0.1\nttl_seconds = 0.2")
+    config.write_text("[liveness]\nkeepalive_seconds = 0.1\ngrace_seconds = 0.1\nttl_seconds = 3600")
     daemon = start_daemon(
         "--config", str(config), "--device", "meta", "--geometry", "tiny", "--tokens", "6400"
     ).serving()
     session = daemon.open_session()
     stream = daemon.cache.Schedule(open_ended(cache_pb2.Batch(call=call_of(session, 1))))
-    next(stream)  # while it is open, the session may take its time
+    next(stream)
     process = attach(daemon, session)
     acquire(daemon, session, seq=2)
     os.kill(process.pids[0], signal.SIGSTOP)
-    stream.cancel()
+    stream.cancel()  # the grace begins
     eventually(lambda: daemon.ledger() == (96, 0, 4))  # time revokes ids, and frees nothing
     listed = daemon.listed(session.session_id)
     assert listed is not None

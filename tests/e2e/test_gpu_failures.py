@@ -168,15 +168,15 @@ def test_memory_that_the_last_daemons_clients_hold_is_waited_for(start: Start, s
 def test_a_session_lets_go_of_the_old_memory_that_the_new_daemon_waits_for(start: Start) -> None:
     first = start(a="700MiB", b="").serving()
     back = threading.Event()
-    client = Client(str(first.socket))
-    session = client.open_session(pool="a", model=MODEL, name="a", on_restart=lambda _: back.set())
-    works(session)
-    first.process.kill()
-    first.process.wait()
-    start(a="700MiB", b="", wait=3600).serving()
-    assert back.wait(PATIENCE_S)
-    works(session)
-    session.close()
+    with Client(str(first.socket)) as client:
+        session = client.open_session(pool="a", model=MODEL, name="a", on_restart=lambda _: back.set())
+        works(session)
+        first.process.kill()
+        first.process.wait()
+        start(a="700MiB", b="", wait=3600).serving()
+        assert back.wait(PATIENCE_S)
+        works(session)
+        session.close()
 
 
 def test_an_orderly_end_frees_nothing_that_a_client_has_open(

@@ -34,4 +34,4 @@ def test_a_killed_writer_leaves_right_bytes(tmp_path: Path) -> None:
         assert not tier.recovered.clean
         assert tier.recovered.dropped.checksum == 0  # what was overwritten had been given up first
         most = max(most, len(adopted(tier.recovered, tier.pages)))
-    assert most > HOST_PAGES // 20
+    assert most > HOST_PAGES // 20  # the writer gives pages up as it goes: half of this is rare, eight times over

@@ -58,7 +58,7 @@ async def test_silent_connections_give_way_after_their_deadline(
     server: tuple[AttachServer, Path, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, path, _ = server
-    with monkeypatch.context() as soon:
+    with monkeypatch.context() as soon:  # for these alone: who is to be answered has its whole time
         soon.setattr(attach, "HANDSHAKE_SECONDS", 0.1)
         silent = await asyncio.to_thread(lambda: [connected(path) for _ in range(PENDING + 2)])
     with pytest.raises(AttachRefused, match="NO_SESSION"):
