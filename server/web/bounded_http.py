@@ -28,6 +28,12 @@ class BoundedHttp(H11Protocol):
         self._look.cancel()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, also in a request's body: what the app says to that request comes too late."""
+        super().send_400_response(msg)
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+
     def _make_room(self) -> None:
         others = [it for it in self.connections if isinstance(it, BoundedHttp) and it is not self]
         quiet = [it for it in others if not it._is_under_way]

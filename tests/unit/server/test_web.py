@@ -211,6 +211,15 @@ async def test_who_asks_nothing_more_is_not_kept(pool: Pool, monkeypatch: pytest
         assert answer.startswith(b"HTTP/1.1 200")
 
 
+async def test_a_body_that_is_no_http_is_refused_in_one_line(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with served(pool, Gate()) as web:
+        for said in (b"no HTTP\r\n\r\n", head + b"no number\r\n"):
+            assert (await answer_to(web, said)).startswith(b"HTTP/1.1 400")
+            assert (await get(web, "/healthz"))[0] == 200
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
 async def test_for_one_connection_too_many_the_oldest_that_asks_nothing_goes(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
