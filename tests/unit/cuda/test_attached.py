@@ -260,12 +260,10 @@ def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ti
         reply = AttachReply(1, LAYOUT, (*memory.export(), Handle("meta", LAYOUT.nbytes)))
         connections: list[socket.socket] = []
         server = threading.Thread(target=serve, args=(listener, reply, connections), daemon=True)
-        server.start()
         before = open_descriptors()
+        server.start()
         with pytest.raises(ValueError, match="0 to 1"):
             attach(ticket(1), ranks=[2])
-        connections.pop().close()
-        assert open_descriptors() == before
         with attach(ticket(1)) as attachment:
             ours, shapes = attachment.views
             ours.layer_rows[0][3] = 7
@@ -274,9 +272,13 @@ def test_host_memory_and_shapes_are_attached_by_the_same_call(tmp_path: Path, ti
             attachment.invalidate(StaleEpoch("the session is over"))
             with pytest.raises(StaleEpoch, match="over"):
                 _ = attachment.views
+        del ours, shapes  # a mapping has a descriptor of its own
         listener.shutdown(socket.SHUT_RDWR)
         server.join()
-        connections.pop().close()
+        for connection in connections:
+            connection.close()
+        assert len(connections) == 2
+        assert open_descriptors() == before
 
 
 def test_an_installation_without_the_bindings_says_which_extra_brings_them() -> None:
