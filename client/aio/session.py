@@ -193,8 +193,7 @@ class AsyncSession(SessionState[AsyncLease]):
         if not unanswered:
             # The daemon knows whose stream this is from its first Batch.
             self._submit(self.batch())
-        answered, task = False, asyncio.current_task()
-        assert task is not None
+        answered = False
         try:
             while (message := await stream.read()) is not None:
                 self.exchange.receive(message)
@@ -204,7 +203,8 @@ class AsyncSession(SessionState[AsyncLease]):
         except grpc.RpcError as error:
             return answered, from_rpc(error)
         except asyncio.CancelledError:
-            if task.cancelling():
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
                 raise
             return answered, client_closed()  # which ends its calls as if they had been cancelled
         except Exception as bug:

@@ -33,7 +33,7 @@ from radixd.gpu_pool.framing import FrameError
 from radixd.gpu_pool.handle import GpuHandle, Handle
 from radixd.gpu_pool.layout import Layout
 from radixd.gpu_pool.presets import load_geometry
-from tests.descriptors import open_descriptors
+from tests.descriptors import open_descriptors, settled_descriptors
 from tests.unit.gpu_pool.pools import MakePool
 
 REQUEST = AttachRequest(epoch=2**63, session_id=2**64 - 1, secret=bytes(range(16)), pid=os.getpid(), role="worker")
@@ -52,7 +52,7 @@ def pair() -> Iterator[Pair]:
 @pytest.fixture(autouse=True)
 def no_descriptor_leaks() -> Iterator[None]:
     """Whatever a peer sends, every descriptor that arrived is either handed on or closed."""
-    before = open_descriptors()
+    before = settled_descriptors()
     yield
     assert open_descriptors() <= before
 

@@ -20,7 +20,7 @@ from radixd.gpu_pool.mapping import MappingError, map_buffer
 from radixd.gpu_pool.memory import PoolMemory
 from radixd.gpu_pool.move import copy_pages
 from radixd.gpu_pool.presets import load_geometry
-from tests.descriptors import open_descriptors
+from tests.descriptors import open_descriptors, settled_descriptors
 from tests.unit.gpu_pool.pools import MakePool
 
 TINY = load_geometry("tiny")
@@ -92,7 +92,7 @@ def test_more_memory_than_there_is_is_refused_at_start_and_says_why(monkeypatch:
 
 def test_memory_that_the_kernel_does_not_give_is_an_error_without_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radixd.gpu_pool.host_memory.available_host_bytes", lambda root: (2**62, "nothing"))
-    before = open_descriptors()
+    before = settled_descriptors()
 
     def full(fd: int, offset: int, length: int) -> None:
         raise OSError(28, "No space left on device")
@@ -107,7 +107,7 @@ def test_a_pool_that_fits_only_in_part_gives_everything_back(monkeypatch: pytest
     layout = Layout(TINY, "page_first", 10)
     room = iter([layout.nbytes, layout.nbytes, layout.nbytes - 1])
     monkeypatch.setattr("radixd.gpu_pool.host_memory.available_host_bytes", lambda root: (next(room), "the cgroup"))
-    before = open_descriptors()
+    before = settled_descriptors()
     with pytest.raises(DeviceMemoryError):
         PoolMemory.allocate(layout, "cpu", count=3)
     assert open_descriptors() == before

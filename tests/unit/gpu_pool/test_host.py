@@ -17,14 +17,14 @@ from radixd.gpu_pool.host_file import HostFile, new_memory_bytes
 from radixd.gpu_pool.layout import pages_for_bytes
 from radixd.gpu_pool.pairs import MoveError
 from radixd.gpu_pool.presets import load_geometry
-from tests.descriptors import open_descriptors
+from tests.descriptors import open_descriptors, settled_descriptors
 
 TINY = load_geometry("tiny")
 MIB = 2**20
 
 
 def test_anonymous_pages_are_zero_one_run_each_and_given_up_on_close() -> None:
-    before = open_descriptors()
+    before = settled_descriptors()
     host = HostPool.anonymous(TINY, 9)
     assert host.pages.shape == (10, TINY.bytes_per_page)
     assert host.pages.flags.c_contiguous
@@ -85,7 +85,7 @@ def test_a_file_holds_what_a_killed_process_wrote(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_grow_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pages"
-    before, limits = open_descriptors(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, limits = settled_descriptors(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, limits[1]))
     try:
         HostFile(path, MIB).close()

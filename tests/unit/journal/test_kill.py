@@ -11,7 +11,8 @@ import pytest
 from tests.unit.journal.tier import Tier, adopted
 from tests.unit.journal.writer_process import COMPACT_BYTES, HOST_PAGES
 
-KILLS = 8
+KILLS, MOST_KILLS = 8, 40
+"""The writer gives pages up as it goes: at some moments few are left, at 40 in a row they never are."""
 
 
 @pytest.mark.slow
@@ -19,7 +20,7 @@ def test_a_killed_writer_leaves_right_bytes(tmp_path: Path) -> None:
     """One directory through all the kills: each process goes on with what the one before had left."""
     moments = random.Random(7)
     most = 0
-    for seed in range(KILLS):
+    for seed in range(MOST_KILLS):
         command = [sys.executable, "-m", "tests.unit.journal.writer_process", str(tmp_path), str(seed)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
             try:
@@ -34,4 +35,6 @@ def test_a_killed_writer_leaves_right_bytes(tmp_path: Path) -> None:
         assert not tier.recovered.clean
         assert tier.recovered.dropped.checksum == 0  # what was overwritten had been given up first
         most = max(most, len(adopted(tier.recovered, tier.pages)))
-    assert most > HOST_PAGES // 20  # the writer gives pages up as it goes: half of this is rare, eight times over
+        if seed + 1 >= KILLS and most > HOST_PAGES // 10:
+            break
+    assert most > HOST_PAGES // 10
